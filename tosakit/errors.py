@@ -1,8 +1,8 @@
 """Every error tosakit raises on purpose, on one screen.
 
-A message says what is wrong (with the value), where, whose problem it is and what to do. The command line prints it without
-a traceback and ends with ``exit_code``; only :class:`RuleBug` and unexpected exceptions, which are faults of ours or of a
-rule's author, show a traceback.
+A message says what is wrong (with the value), where, whose problem it is and what to do. The command line prints it
+without a traceback and ends with ``exit_code``; only :class:`RuleBug` and unexpected exceptions, which are faults of
+ours or of a rule's author, show a traceback.
 """
 
 

@@ -1,0 +1,1 @@
+"""tosakit: rewrite TOSA graphs, and prove or measure that nothing broke."""

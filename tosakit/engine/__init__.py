@@ -1,0 +1,1 @@
+"""Rules, transforms, contracts, and the driver that applies them."""

@@ -1,0 +1,219 @@
+"""Apply a pipeline of rules and transforms to a program: deterministic, bounded, and counted by the engine."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from tosakit.engine.contract import Exact
+from tosakit.engine.pattern import match_at
+from tosakit.engine.rule import Context, Event, Refusal, Refused, Replacement, Rule, Step, Transform, describe
+from tosakit.errors import RuleBug, TosakitError
+from tosakit.ir.graph import AnyOp, Graph
+from tosakit.ir.operator import Attributes, Foreign
+from tosakit.ir.program import Program
+from tosakit.numerics.intervals import Intervals
+
+REWRITES_PER_OPERATOR = 8
+"""Rewrites a rule set may make, per operator it starts with, before it is stopped as endless."""
+
+
+@dataclass
+class RewriteResult:
+    """A rewritten program, and what happened on the way."""
+
+    program: Program
+    events: list[Event] = field(default_factory=list)
+    refusals: list[Refused] = field(default_factory=list)
+    stopped: bool = False
+    """True where ``stop_after`` ended the run early."""
+
+    @property
+    def rules_fired(self) -> dict[str, int]:
+        """Number of rewrites by rule, in order of first use."""
+        counts: dict[str, int] = {}
+        for event in self.events:
+            counts[event.rule] = counts.get(event.rule, 0) + 1
+        return counts
+
+
+Trace = Callable[[Event], None]
+
+
+def run_steps(
+    program: Program,
+    steps: Sequence[Step],
+    *,
+    target: str = "",
+    options: Mapping[str, Any] | None = None,
+    stop_after: int | None = None,
+    trace: Trace | None = None,
+    after_step: Callable[[Program, Sequence[Step]], None] | None = None,
+) -> RewriteResult:
+    """Run ``steps`` on ``program``, changing it in place. Neighbouring rules run together as one rule set.
+
+    ``options`` maps a step's name to an instance of its option class. ``after_step`` is called after every rule set and
+    transform. Raises RuleBug where a rule breaks the engine's promises or a rule set does not come to an end.
+    """
+    result = RewriteResult(program)
+    chosen = dict(options or {})
+    for is_rule, group in groupby(steps, key=lambda step: isinstance(step, Rule)):
+        for batch in [list(group)] if is_rule else [[step] for step in group]:
+            left = None if stop_after is None else stop_after - len(result.events)
+            if left == 0:
+                result.stopped = True
+                return result
+            if is_rule:
+                rules = [step for step in batch if isinstance(step, Rule)]
+                _run_rules(program, rules, target, chosen, result, left, trace)
+            else:
+                for step in batch:
+                    if isinstance(step, Transform):
+                        _run_transform(program, step, target, chosen, result, trace)
+            if after_step is not None:
+                after_step(program, batch)
+    return result
+
+
+def _run_transform(
+    program: Program, step: Transform, target: str, options: dict[str, Any], result: RewriteResult, trace: Trace | None
+) -> None:
+    context = Context(target, options.get(step.name) or step.options(), Intervals())
+    outcome = step.run(program, context)
+    result.events.extend(outcome.events)
+    result.refusals.extend(outcome.refusals)
+    for event in outcome.events:
+        if trace is not None:
+            trace(event)
+
+
+def _run_rules(
+    program: Program,
+    rules: Sequence[Rule[Any]],
+    target: str,
+    options: dict[str, Any],
+    result: RewriteResult,
+    left: int | None,
+    trace: Trace | None,
+) -> None:
+    intervals = Intervals()
+    contexts = {rule.name: Context(target, options.get(rule.name) or rule.options(), intervals) for rule in rules}
+    by_kind = _index(rules)
+    for graph in program.blocks:
+        run = _RuleSetRun(graph, by_kind, contexts, intervals, result, trace)
+        left = run.exhaust(left)
+        if left == 0:
+            result.stopped = True
+            return
+
+
+def _index(rules: Iterable[Rule[Any]]) -> dict[type[Attributes], list[Rule[Any]]]:
+    by_kind: dict[type[Attributes], list[Rule[Any]]] = {}
+    for rule in rules:
+        for kind in rule.pattern.kinds:
+            if issubclass(kind, Foreign):
+                raise RuleBug(f"rule {rule.name} matches operators this schema does not know; they are never rewritten")
+            by_kind.setdefault(kind, []).append(rule)
+    return by_kind
+
+
+class _RuleSetRun:
+    """One rule set on one block: a worklist fed by what each rewrite touched."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        by_kind: dict[type[Attributes], list[Rule[Any]]],
+        contexts: dict[str, Context],
+        intervals: Intervals,
+        result: RewriteResult,
+        trace: Trace | None,
+    ) -> None:
+        self.graph = graph
+        self.by_kind = by_kind
+        self.contexts = contexts
+        self.intervals = intervals
+        self.result = result
+        self.trace = trace
+        self.refused: dict[tuple[str, AnyOp], Refused] = {}
+
+    def exhaust(self, left: int | None) -> int | None:
+        """Rewrite until no rule fires or ``left`` rewrites are made; returns how many are left."""
+        work = deque(op for op in self.graph.ops if type(op.attrs) in self.by_kind)
+        queued = dict.fromkeys(work)
+        budget = REWRITES_PER_OPERATOR * (len(self.graph.ops) + 1)
+        recent: deque[str] = deque(maxlen=8)
+        while work and left != 0:
+            op = work.popleft()
+            queued.pop(op, None)
+            if op not in self.graph:
+                continue
+            touched = self._try(op, recent)
+            if touched is None:
+                continue
+            left = None if left is None else left - 1
+            budget -= 1
+            if budget < 0:
+                names = ", ".join(dict.fromkeys(recent))
+                raise RuleBug(
+                    f'block "{self.graph.name}": rules chase each other without end; the last to fire: {names}'
+                )
+            for other in reversed(touched):
+                if type(other.attrs) in self.by_kind and other not in queued:
+                    work.appendleft(other)
+                    queued[other] = None
+        self.result.refusals.extend(refusal for (_, op), refusal in self.refused.items() if op in self.graph)
+        return left
+
+    def _try(self, op: AnyOp, recent: deque[str]) -> list[AnyOp] | None:
+        """Try every rule at ``op``; the operators to look at next where one fired, else None."""
+        for rule in self.by_kind[type(op.attrs)]:
+            match = match_at(rule.pattern, op)
+            if match is None or any(isinstance(o.attrs, Foreign) for o in match.ops):
+                continue
+            self.refused.pop((rule.name, op), None)
+            try:
+                plan = rule.precondition(match, self.contexts[rule.name])
+                if plan is None:
+                    continue
+                if isinstance(plan, Refusal):
+                    refused = Refused(rule.name, self.graph.name, describe(op), plan.reason)
+                    self.refused[rule.name, op] = refused
+                    continue
+                replacement = rule.replacement(match, plan)
+            except TosakitError:
+                raise
+            except Exception as error:
+                raise RuleBug(f"rule {rule.name} failed at {describe(op)}: {type(error).__name__}: {error}") from error
+            recent.append(rule.name)
+            return self._apply(rule, op, match.ops, replacement)
+        return None
+
+    def _apply(self, rule: Rule[Any], root: AnyOp, matched: tuple[AnyOp, ...], replacement: Replacement) -> list[AnyOp]:
+        for old, new in replacement.values.items():
+            if (old.dtype, old.shape) != (new.dtype, new.shape):
+                raise RuleBug(f"rule {rule.name} replaces {old!r} by {new!r}, of another type; rules must keep types")
+        contract = replacement.contract or rule.contract
+        covers = tuple(replacement.covers or matched)
+        event = Event(
+            rule.name,
+            self.graph.name,
+            tuple(describe(op) for op in covers),
+            contract,
+            before=tuple(op.record for op in covers),
+            after=tuple(op.record for op in replacement.ops),
+            values=dict(replacement.values),
+        )
+        try:
+            self.graph.splice(root, replacement.ops, replacement.values)
+        except TosakitError as error:
+            raise RuleBug(f"rule {rule.name} at {describe(root)}: {error}") from error
+        if not isinstance(contract, Exact):
+            self.intervals.forget(replacement.values.values())
+        self.result.events.append(event)
+        if self.trace is not None:
+            self.trace(event)
+        readers = [user for new in replacement.values.values() for user in new.users if user in self.graph]
+        feeders = [p for op in replacement.ops for t in op.inputs if (p := t.producer) is not None and p in self.graph]
+        return list(dict.fromkeys([*replacement.ops, *readers, *feeders]))

@@ -1,0 +1,122 @@
+"""Rules and transforms: the two forms a rewrite can take."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from tosakit.engine.contract import Contract
+from tosakit.engine.pattern import Capture, Match
+from tosakit.ir.graph import AnyOp, OpRecord, Tensor
+from tosakit.ir.operator import Attributes
+from tosakit.ir.program import Program
+from tosakit.numerics.intervals import Intervals
+
+P = TypeVar("P")
+O_contra = TypeVar("O_contra", contravariant=True)
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """For a rule that has no options."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A rule that should have fired says why it cannot, in one sentence with the numbers in it."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """New operators, which old value each new value stands for, and what is promised about it.
+
+    ``covers`` are the operators whose joint function is replaced, where they are not just the matched ones; the check
+    runs them against ``ops``. ``contract`` is the bound for this very match where the rule's own is not precise.
+    """
+
+    ops: Sequence[AnyOp]
+    values: Mapping[Tensor, Tensor]
+    contract: Contract | None = None
+    covers: Sequence[AnyOp] | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a rule may know beside its match: the target (``""``: none), its own options, and value intervals.
+
+    ``options`` is an instance of the rule's option class.
+    """
+
+    target: str
+    options: Any
+    intervals: Intervals
+
+
+@dataclass(frozen=True)
+class Rule(Generic[P]):
+    """A local rewrite. ``name`` equals its file's name.
+
+    ``precondition`` answers None (nothing to do here), a :class:`Refusal`, or a plan: a small frozen value holding what
+    ``replacement`` needs. ``replacement`` is pure: it builds detached operators and may be called twice.
+    """
+
+    name: str
+    pattern: Capture[Attributes]
+    precondition: Callable[[Match, Context], P | Refusal | None]
+    replacement: Callable[[Match, P], Replacement]
+    contract: Contract
+    summary: str
+    options: type[Any] = NoOptions
+
+
+@dataclass(frozen=True)
+class Event:
+    """One rewrite that happened."""
+
+    rule: str
+    block: str
+    operators: tuple[str, ...]
+    """The replaced operators as ``TYPE -> "first result"``."""
+    contract: Contract
+    detail: str = ""
+    before: tuple[OpRecord, ...] = field(default=(), repr=False, compare=False)
+    after: tuple[OpRecord, ...] = field(default=(), repr=False, compare=False)
+    values: Mapping[Tensor, Tensor] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """One place where a rule would have applied but refused."""
+
+    rule: str
+    block: str
+    operator: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a transform did to the program it was given."""
+
+    events: Sequence[Event] = ()
+    refusals: Sequence[Refused] = ()
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A rewrite of the whole program. ``run`` changes the program it is given (the engine's own copy)."""
+
+    name: str
+    run: Callable[[Program, Context], Outcome]
+    contract: Contract
+    summary: str
+    options: type[Any] = NoOptions
+
+
+Step = Rule[Any] | Transform
+
+
+def describe(op: AnyOp) -> str:
+    """``CONV2D -> "conv_12"``: an operator for people."""
+    return f'{op.name} -> "{op.outputs[0].name}"' if op.outputs else op.name

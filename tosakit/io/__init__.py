@@ -1,0 +1,1 @@
+"""Reading and writing TOSA flatbuffers: the only package that knows their layout."""

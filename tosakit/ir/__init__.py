@@ -1,0 +1,1 @@
+"""The intermediate representation: operators, tensors, graphs and programs."""

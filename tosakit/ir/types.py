@@ -1,0 +1,183 @@
+"""Element types of TOSA tensors and the bytes that hold them.
+
+Layouts (TOSA flatbuffer form): little-endian; BOOL one byte; INT48 six bytes, sign-extended; INT4 and FP4 two to a
+byte, low nibble first; FP6 four to three bytes, low bits first; SHAPE values are 64-bit integers.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tosakit.errors import InvalidArgument, InvalidModel
+from tosakit.ir.enums import DType
+
+Array = npt.NDArray[Any]
+
+BITS: dict[DType, int] = {
+    DType.BOOL: 8,
+    DType.INT4: 4,
+    DType.INT8: 8,
+    DType.INT16: 16,
+    DType.INT32: 32,
+    DType.INT48: 48,
+    DType.INT64: 64,
+    DType.FP32: 32,
+    DType.FP16: 16,
+    DType.BF16: 16,
+    DType.SHAPE: 64,
+    DType.FP8E4M3: 8,
+    DType.FP8E5M2: 8,
+    DType.FP8UE8M0: 8,
+    DType.FP6E2M3: 6,
+    DType.FP6E3M2: 6,
+    DType.FP4E2M1: 4,
+    DType.MXINT8: 8,
+}
+"""Bits one element takes in a file."""
+
+INTEGER_RANGES: dict[DType, tuple[int, int]] = {
+    dtype: (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    for dtype, bits in (
+        (DType.INT4, 4),
+        (DType.INT8, 8),
+        (DType.INT16, 16),
+        (DType.INT32, 32),
+        (DType.INT48, 48),
+        (DType.INT64, 64),
+        (DType.SHAPE, 64),
+    )
+}
+"""Smallest and largest value of every signed integer type."""
+
+_PLAIN: dict[DType, str] = {
+    DType.BOOL: "bool",
+    DType.INT8: "int8",
+    DType.INT16: "<i2",
+    DType.INT32: "<i4",
+    DType.INT64: "<i8",
+    DType.SHAPE: "<i8",
+    DType.FP32: "<f4",
+    DType.FP16: "<f2",
+    DType.MXINT8: "int8",
+}
+_ML: dict[DType, str] = {
+    DType.BF16: "bfloat16",
+    DType.FP8E4M3: "float8_e4m3fn",
+    DType.FP8E5M2: "float8_e5m2",
+    DType.FP8UE8M0: "float8_e8m0fnu",
+    DType.FP6E2M3: "float6_e2m3fn",
+    DType.FP6E3M2: "float6_e3m2fn",
+    DType.FP4E2M1: "float4_e2m1fn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuantParams:
+    """Affine quantisation of a tensor: real value = scale * (q - zero_point).
+
+    ``scale`` has one entry, or one per index of ``axis``. Scales are finite and positive.
+    """
+
+    scale: tuple[float, ...]
+    zero_point: int = 0
+    axis: int | None = None
+
+    def __post_init__(self) -> None:
+        for index, scale in enumerate(self.scale):
+            if not (0.0 < scale < float("inf")):
+                raise InvalidArgument(f"quantisation scale {scale} at index {index} is not a finite positive number")
+        if not self.scale or (self.axis is None and len(self.scale) != 1):
+            raise InvalidArgument(f"{len(self.scale)} scales without an axis; per-tensor parameters have exactly one")
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The numpy type that holds values of ``dtype`` (INT4: int8, INT48: int64, small floats: ml_dtypes).
+
+    Raises InvalidArgument for UNKNOWN.
+    """
+    if dtype in _PLAIN:
+        return np.dtype(_PLAIN[dtype])
+    if dtype in _ML:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, _ML[dtype]))
+    if dtype == DType.INT4:
+        return np.dtype(np.int8)
+    if dtype == DType.INT48:
+        return np.dtype(np.int64)
+    raise InvalidArgument(f"no numpy type holds elements of dtype {dtype.name}")
+
+
+def byte_size(dtype: DType, shape: tuple[int, ...]) -> int:
+    """Bytes that constant data of this dtype and shape takes in a file (without padding)."""
+    count = 1
+    for size in shape:
+        count *= size
+    return (count * BITS.get(dtype, 0) + 7) // 8
+
+
+def _unpack_bits(data: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray[np.uint8]:
+    unpacked = np.unpackbits(data, bitorder="little")[: count * bits].reshape(count, bits)
+    return np.packbits(unpacked, axis=1, bitorder="little").reshape(count)
+
+
+def _pack_bits(codes: npt.NDArray[np.uint8], bits: int) -> bytes:
+    unpacked = np.unpackbits(codes.reshape(-1, 1), axis=1, bitorder="little")[:, :bits]
+    return np.packbits(unpacked.reshape(-1), bitorder="little").tobytes()
+
+
+def decode(data: "memoryview | bytes", dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Values of constant ``data`` as a read-only array of :func:`numpy_dtype`; a view where the layout allows one.
+
+    Trailing padding bytes are ignored. Raises InvalidModel where the data is too short for the shape, or a dimension of
+    the shape is negative.
+    """
+    if any(size < 0 for size in shape):
+        raise InvalidModel(f"constant of shape {list(shape)} has a negative dimension")
+    need = byte_size(dtype, shape)
+    if len(data) < need:
+        raise InvalidModel(f"constant data has {len(data)} bytes, {dtype.name} {list(shape)} needs {need}")
+    raw = np.frombuffer(data, np.uint8, count=need) if need else np.empty(0, np.uint8)
+    count = int(np.prod(shape, dtype=np.int64))
+    bits = BITS.get(dtype, 0)
+    if dtype == DType.INT48:
+        wide = np.zeros((count, 8), np.uint8)
+        wide[:, :6] = raw.reshape(count, 6)
+        wide[:, 6:] = np.where(wide[:, 5:6] & 0x80, 0xFF, 0)
+        values: Array = wide.view("<i8").reshape(shape)
+    elif bits in (4, 6):
+        codes = _unpack_bits(raw, bits, count)
+        values = ((codes ^ 8).astype(np.int8) - 8) if dtype == DType.INT4 else codes.view(numpy_dtype(dtype))
+        values = values.reshape(shape)
+    elif dtype == DType.BOOL:
+        values = (raw != 0).reshape(shape)
+    else:
+        values = raw.view(numpy_dtype(dtype)).reshape(shape)
+    values.flags.writeable = False
+    return values
+
+
+def encode(values: npt.ArrayLike, dtype: DType) -> bytes:
+    """Bytes of constant ``values`` in the file's layout of ``dtype``.
+
+    Raises InvalidArgument where an integer value is outside the dtype's range or is not integral.
+    """
+    array = np.asarray(values)
+    if dtype in INTEGER_RANGES:
+        low, high = INTEGER_RANGES[dtype]
+        if array.size and not np.issubdtype(array.dtype, np.integer) and not np.issubdtype(array.dtype, np.bool_):
+            raise InvalidArgument(f"values of numpy dtype {array.dtype} given for an {dtype.name} constant")
+        if array.size and (int(array.min()) < low or int(array.max()) > high):
+            raise InvalidArgument(
+                f"constant values reach from {array.min()} to {array.max()}, {dtype.name} holds {low} to {high}"
+            )
+    if dtype == DType.INT48:
+        wide = np.ascontiguousarray(array, "<i8").reshape(-1, 1).view(np.uint8)
+        return wide[:, :6].tobytes()
+    bits = BITS.get(dtype, 0)
+    if bits in (4, 6):
+        codes = np.ascontiguousarray(array, numpy_dtype(dtype)).reshape(-1).view(np.uint8)
+        return _pack_bits(codes, bits)
+    return np.ascontiguousarray(array, numpy_dtype(dtype)).tobytes()

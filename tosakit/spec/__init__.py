@@ -1,0 +1,1 @@
+"""The TOSA specification as data, and the script that turns its sources into Python modules."""
