@@ -52,7 +52,8 @@ class Tensor:
     """A value of a block: the result of one operator, a block input, or a state cell (``extras.variable``).
 
     ``dtype`` and ``shape`` never change; another type means another tensor. ``data`` is the bytes of a constant as
-    they stand in the file, usually a view into the mapped file; :meth:`values` decodes them on demand. A dimension of 0 or less is one that is known only at run time.
+    they stand in the file, usually a view into the mapped file; :meth:`values` decodes them on demand. A dimension
+    of 0 or less is one that is known only at run time.
     """
 
     __slots__ = (
@@ -302,7 +303,7 @@ class _OpMapping(Mapping[AnyOp, V_co]):
 
     def __contains__(self, op: object) -> bool:
         owner = self._owner
-        return op in owner._ops or op is owner.entry or op is owner.exit
+        return isinstance(op, Op) and (op in owner._ops or op is owner.entry or op is owner.exit)
 
     def __iter__(self) -> Iterator[AnyOp]:
         yield self._owner.entry
