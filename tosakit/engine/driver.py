@@ -8,11 +8,24 @@ from typing import Any
 
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import match_at
-from tosakit.engine.rule import Context, Event, Refusal, Refused, Replacement, Rule, Step, Transform, describe
+from tosakit.engine.rule import (
+    BoundaryChange,
+    Context,
+    Event,
+    LocalCheck,
+    Refusal,
+    Refused,
+    Replacement,
+    Rule,
+    Step,
+    Transform,
+    describe,
+)
 from tosakit.errors import RuleBug, TosakitError
-from tosakit.ir.graph import AnyOp, Graph
+from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program
+from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics.intervals import Intervals
 
 REWRITES_PER_OPERATOR = 8
@@ -28,6 +41,10 @@ class RewriteResult:
     refusals: list[Refused] = field(default_factory=list)
     stopped: bool = False
     """True where ``stop_after`` ended the run early."""
+    boundary: list[BoundaryChange] = field(default_factory=list)
+    """Inputs and outputs of the program that changed their dtype."""
+    local_checks: list[tuple[str, Program, LocalCheck]] = field(default_factory=list)
+    """Local contracts of transforms: name, the program before it ran, and the check (kept where ranges are recorded)."""
 
     @property
     def rules_fired(self) -> dict[str, int]:
@@ -50,11 +67,13 @@ def run_steps(
     stop_after: int | None = None,
     trace: Trace | None = None,
     after_step: Callable[[Program, Sequence[Step]], None] | None = None,
+    for_check: bool = False,
 ) -> RewriteResult:
     """Run ``steps`` on ``program``, changing it in place. Neighbouring rules run together as one rule set.
 
     ``options`` maps a step's name to an instance of its option class. ``after_step`` is called after every rule set and
-    transform. Raises RuleBug where a rule breaks the engine's promises or a rule set does not come to an end.
+    transform. ``for_check`` keeps what a check of the contracts needs: value ranges at each rewrite, and a copy of the
+    program before each transform with a local contract. Raises RuleBug where a rule breaks the engine's promises or a rule set does not come to an end.
     """
     result = RewriteResult(program)
     chosen = dict(options or {})
@@ -66,21 +85,31 @@ def run_steps(
                 return result
             if is_rule:
                 rules = [step for step in batch if isinstance(step, Rule)]
-                _run_rules(program, rules, target, chosen, result, left, trace)
+                _run_rules(program, rules, target, chosen, result, left, trace, for_check)
             else:
                 for step in batch:
                     if isinstance(step, Transform):
-                        _run_transform(program, step, target, chosen, result, trace)
+                        _run_transform(program, step, target, chosen, result, trace, for_check)
             if after_step is not None:
                 after_step(program, batch)
     return result
 
 
 def _run_transform(
-    program: Program, step: Transform, target: str, options: dict[str, Any], result: RewriteResult, trace: Trace | None
+    program: Program,
+    step: Transform,
+    target: str,
+    options: dict[str, Any],
+    result: RewriteResult,
+    trace: Trace | None,
+    for_check: bool,
 ) -> None:
     context = Context(target, options.get(step.name) or step.options(), Intervals())
+    before = program.clone() if for_check else program
     outcome = step.run(program, context)
+    result.boundary.extend(outcome.boundary)
+    if outcome.local_check is not None and for_check:
+        result.local_checks.append((step.name, before, outcome.local_check))
     result.events.extend(outcome.events)
     result.refusals.extend(outcome.refusals)
     for event in outcome.events:
@@ -96,12 +125,13 @@ def _run_rules(
     result: RewriteResult,
     left: int | None,
     trace: Trace | None,
+    for_check: bool,
 ) -> None:
     intervals = Intervals()
     contexts = {rule.name: Context(target, options.get(rule.name) or rule.options(), intervals) for rule in rules}
     by_kind = _index(rules)
     for graph in program.blocks:
-        run = _RuleSetRun(graph, by_kind, contexts, intervals, result, trace)
+        run = _RuleSetRun(graph, by_kind, contexts, intervals, result, trace, for_check)
         left = run.exhaust(left)
         if left == 0:
             result.stopped = True
@@ -129,7 +159,9 @@ class _RuleSetRun:
         intervals: Intervals,
         result: RewriteResult,
         trace: Trace | None,
+        for_check: bool,
     ) -> None:
+        self.for_check = for_check
         self.graph = graph
         self.by_kind = by_kind
         self.contexts = contexts
@@ -204,6 +236,8 @@ class _RuleSetRun:
             before=tuple(op.record for op in covers),
             after=tuple(op.record for op in replacement.ops),
             values=dict(replacement.values),
+            ranges=self._ranges(covers) if self.for_check else {},
+            reference=replacement.reference,
         )
         try:
             self.graph.splice(root, replacement.ops, replacement.values)
@@ -214,6 +248,21 @@ class _RuleSetRun:
         self.result.events.append(event)
         if self.trace is not None:
             self.trace(event)
+        return self._touched(replacement)
+
+    def _ranges(self, covers: tuple[AnyOp, ...]) -> dict[Tensor, tuple[int, int]]:
+        """Proved ranges of the integer tensors that the covered operators read from outside."""
+        made = dict.fromkeys(t for op in covers for t in op.outputs)
+        cut = dict.fromkeys(t for op in covers for t in op.inputs if t not in made and t.data is None)
+        ranges: dict[Tensor, tuple[int, int]] = {}
+        for tensor in cut:
+            if tensor.dtype in INTEGER_RANGES:
+                interval = self.intervals.of(tensor)
+                ranges[tensor] = (interval.lowest, interval.highest)
+        return ranges
+
+    def _touched(self, replacement: Replacement) -> list[AnyOp]:
+        """The operators to look at again: the new ones, their readers and what feeds them."""
         readers = [user for new in replacement.values.values() for user in new.users if user in self.graph]
         feeders = [p for op in replacement.ops for t in op.inputs if (p := t.producer) is not None and p in self.graph]
         return list(dict.fromkeys([*replacement.ops, *readers, *feeders]))

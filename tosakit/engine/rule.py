@@ -6,9 +6,11 @@ from typing import Any, Generic, TypeVar
 
 from tosakit.engine.contract import Contract
 from tosakit.engine.pattern import Capture, Match
+from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, OpRecord, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program
+from tosakit.ir.types import Array
 from tosakit.numerics.intervals import Intervals
 
 P = TypeVar("P")
@@ -33,12 +35,20 @@ class Replacement:
 
     ``covers`` are the operators whose joint function is replaced, where they are not just the matched ones; the check
     runs them against ``ops``. ``contract`` is the bound for this very match where the rule's own is not precise.
+    ``reference`` gives the real-valued meaning of the replaced values (float64 or exact Python numbers, in units of one
+    LSB, before rounding and saturation) from the arrays that the covered operators read; a rule whose originals are
+    illegal TOSA gives it, since nothing can run them.
     """
 
     ops: Sequence[AnyOp]
     values: Mapping[Tensor, Tensor]
     contract: Contract | None = None
     covers: Sequence[AnyOp] | None = None
+    reference: "Reference | None" = None
+
+
+Reference = Callable[[Mapping[Tensor, Array]], Mapping[Tensor, Array]]
+"""From the values of the cut tensors to the real meaning of each replaced (old) value."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,9 @@ class Event:
     before: tuple[OpRecord, ...] = field(default=(), repr=False, compare=False)
     after: tuple[OpRecord, ...] = field(default=(), repr=False, compare=False)
     values: Mapping[Tensor, Tensor] = field(default_factory=dict, repr=False, compare=False)
+    ranges: Mapping[Tensor, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+    """What the integer tensors that the replaced operators read were proved to hold at that moment."""
+    reference: Reference | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -96,11 +109,31 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class BoundaryChange:
+    """A program input or output that changed its dtype: new value = (old value - ``zero_point``) * ``factor``."""
+
+    name: str
+    before: DType
+    after: DType
+    zero_point: int
+    factor: int
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """What a transform did to the program it was given."""
+    """What a transform did to the program it was given.
+
+    ``local_check`` is the transform's own local contract: called with the program before and after, it answers with one
+    sentence per breach (none: kept). ``boundary`` lists inputs and outputs whose dtype changed.
+    """
 
     events: Sequence[Event] = ()
     refusals: Sequence[Refused] = ()
+    boundary: Sequence[BoundaryChange] = ()
+    local_check: "LocalCheck | None" = None
+
+
+LocalCheck = Callable[[Program, Program], Sequence[str]]
 
 
 @dataclass(frozen=True)
