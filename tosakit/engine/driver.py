@@ -22,7 +22,8 @@ from tosakit.engine.rule import (
     describe,
 )
 from tosakit.errors import RuleBug, TosakitError
-from tosakit.ir.graph import AnyOp, Graph, Tensor
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import AnyOp, Graph, OpRecord, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES
@@ -44,7 +45,7 @@ class RewriteResult:
     boundary: list[BoundaryChange] = field(default_factory=list)
     """Inputs and outputs of the program that changed their dtype."""
     local_checks: list[tuple[str, Program, LocalCheck]] = field(default_factory=list)
-    """Local contracts of transforms: name, the program before it ran, and the check (kept where ranges are recorded)."""
+    """Local contracts of transforms: name, the program before it ran, and the check (only ``for_check``)."""
 
     @property
     def rules_fired(self) -> dict[str, int]:
@@ -73,7 +74,8 @@ def run_steps(
 
     ``options`` maps a step's name to an instance of its option class. ``after_step`` is called after every rule set and
     transform. ``for_check`` keeps what a check of the contracts needs: value ranges at each rewrite, and a copy of the
-    program before each transform with a local contract. Raises RuleBug where a rule breaks the engine's promises or a rule set does not come to an end.
+    program before each transform with a local contract. Raises RuleBug where a rule breaks a promise or a rule
+    set does not come to an end.
     """
     result = RewriteResult(program)
     chosen = dict(options or {})
@@ -146,6 +148,12 @@ def _index(rules: Iterable[Rule[Any]]) -> dict[type[Attributes], list[Rule[Any]]
                 raise RuleBug(f"rule {rule.name} matches operators this schema does not know; they are never rewritten")
             by_kind.setdefault(kind, []).append(rule)
     return by_kind
+
+
+def _cut(records: Sequence[OpRecord]) -> dict[Tensor, None]:
+    """What the operators read from outside, constants apart."""
+    made = dict.fromkeys(t for record in records for t in record.outputs)
+    return dict.fromkeys(t for record in records for t in record.inputs if t not in made and t.data is None)
 
 
 class _RuleSetRun:
@@ -237,6 +245,7 @@ class _RuleSetRun:
             after=tuple(op.record for op in replacement.ops),
             values=dict(replacement.values),
             ranges=self._ranges(covers) if self.for_check else {},
+            feeders=self._feeders(covers) if self.for_check else {},
             reference=replacement.reference,
         )
         try:
@@ -252,14 +261,20 @@ class _RuleSetRun:
 
     def _ranges(self, covers: tuple[AnyOp, ...]) -> dict[Tensor, tuple[int, int]]:
         """Proved ranges of the integer tensors that the covered operators read from outside."""
-        made = dict.fromkeys(t for op in covers for t in op.outputs)
-        cut = dict.fromkeys(t for op in covers for t in op.inputs if t not in made and t.data is None)
         ranges: dict[Tensor, tuple[int, int]] = {}
-        for tensor in cut:
+        for tensor in _cut([*(op.record for op in covers), *self._feeders(covers).values()]):
             if tensor.dtype in INTEGER_RANGES:
                 interval = self.intervals.of(tensor)
                 ranges[tensor] = (interval.lowest, interval.highest)
         return ranges
+
+    @staticmethod
+    def _feeders(covers: tuple[AnyOp, ...]) -> dict[Tensor, OpRecord]:
+        return {
+            tensor: tensor.producer.record
+            for tensor in _cut([op.record for op in covers])
+            if tensor.dtype == DType.INT48 and tensor.producer is not None
+        }
 
     def _touched(self, replacement: Replacement) -> list[AnyOp]:
         """The operators to look at again: the new ones, their readers and what feeds them."""
