@@ -13,7 +13,7 @@ from tosakit.errors import InvalidModel, NotEquivalent, RuleBug
 from tosakit.io.reader import load
 from tosakit.ir.program import Program
 from tosakit.oracle.equivalence import Progress
-from tosakit.oracle.verdict import CheckReport, check_rewrite
+from tosakit.oracle.verdict import CheckReport, check_rewrite, promise_of
 from tosakit.spec.verify import Diagnostic, verify
 
 Check = Literal["none", "end", "each"]
@@ -36,9 +36,7 @@ class Rewriting:
     @property
     def exact(self) -> bool:
         """True only where every rewrite that fired promises bit-identical values."""
-        return (
-            self.check.promise == "exact" if self.check else all(str(e.contract) == "exact" for e in self.result.events)
-        )
+        return promise_of(self.result) == "exact"
 
 
 def rewrite(
@@ -59,10 +57,11 @@ def rewrite(
 ) -> Rewriting:
     """Rewrite a program (a path, or a Program, which is left as it is) by a pipeline or by named rules.
 
-    ``options`` maps ``"rule.option"`` to a value. ``target`` is an accelerator such as ``ethos-u85-256``; some rules act
-    only where a target needs them. With ``check="end"`` the result is compared with the original in the reference model
-    as the contracts of the rewrites demand; ``"each"`` does so after every rule set too. Raises InvalidModel where the
-    result is not legal TOSA, NotEquivalent where a contract is broken, RuleBug where a rule made a legal program illegal.
+    ``options`` maps ``"rule.option"`` to a value. ``target`` is an accelerator such as ``ethos-u85-256``; some rules
+    act only where a target needs them. With ``check="end"`` the result is compared with the original in the reference
+    model as the contracts of the rewrites demand; ``"each"`` does so after every rule set too. Raises InvalidModel
+    where the result is not legal TOSA, NotEquivalent where a contract is broken, RuleBug where a rule made a legal
+    program illegal.
     """
     catalogue = catalogue or load_catalogue(rules_modules)
     steps = catalogue.choose(pipeline, rules)

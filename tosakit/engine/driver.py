@@ -22,7 +22,6 @@ from tosakit.engine.rule import (
     describe,
 )
 from tosakit.errors import RuleBug, TosakitError
-from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, OpRecord, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program
@@ -245,7 +244,6 @@ class _RuleSetRun:
             after=tuple(op.record for op in replacement.ops),
             values=dict(replacement.values),
             ranges=self._ranges(covers) if self.for_check else {},
-            feeders=self._feeders(covers) if self.for_check else {},
             reference=replacement.reference,
         )
         try:
@@ -262,19 +260,11 @@ class _RuleSetRun:
     def _ranges(self, covers: tuple[AnyOp, ...]) -> dict[Tensor, tuple[int, int]]:
         """Proved ranges of the integer tensors that the covered operators read from outside."""
         ranges: dict[Tensor, tuple[int, int]] = {}
-        for tensor in _cut([*(op.record for op in covers), *self._feeders(covers).values()]):
+        for tensor in _cut([op.record for op in covers]):
             if tensor.dtype in INTEGER_RANGES:
                 interval = self.intervals.of(tensor)
                 ranges[tensor] = (interval.lowest, interval.highest)
         return ranges
-
-    @staticmethod
-    def _feeders(covers: tuple[AnyOp, ...]) -> dict[Tensor, OpRecord]:
-        return {
-            tensor: tensor.producer.record
-            for tensor in _cut([op.record for op in covers])
-            if tensor.dtype == DType.INT48 and tensor.producer is not None
-        }
 
     def _touched(self, replacement: Replacement) -> list[AnyOp]:
         """The operators to look at again: the new ones, their readers and what feeds them."""

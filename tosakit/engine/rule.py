@@ -95,8 +95,6 @@ class Event:
     values: Mapping[Tensor, Tensor] = field(default_factory=dict, repr=False, compare=False)
     ranges: Mapping[Tensor, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
     """What the integer tensors that the replaced operators read were proved to hold at that moment."""
-    feeders: Mapping[Tensor, OpRecord] = field(default_factory=dict, repr=False, compare=False)
-    """Producers of the INT48 values that the replaced operators read: no check can feed INT48 itself."""
     reference: Reference | None = field(default=None, repr=False, compare=False)
 
 

@@ -8,18 +8,16 @@ from enum import Enum
 from pathlib import Path
 
 import numpy as np
-from tosakit.oracle.refmodel import ReferenceModel, RunResult, Status
 
 from tosakit.engine.rule import BoundaryChange
 from tosakit.errors import InvalidArgument, NotEquivalent
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps
-from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
-from tosakit.ir.graph import Graph, Tensor
 from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES, Array
 from tosakit.oracle.inputs import InputSpec, input_vectors
+from tosakit.oracle.refmodel import ReferenceModel, RunResult, Status
 
 Source = Program | str | os.PathLike[str]
 Progress = Callable[[int, int], None]
@@ -88,27 +86,6 @@ def input_specs(program: Program) -> list[InputSpec]:
     return [InputSpec(t.name, t.dtype, t.shape) for t in program.main.inputs]
 
 
-def observable(program: Program) -> Program:
-    """The program itself, or a copy whose INT48 outputs are read as INT32 through an exact RESCALE.
-
-    The reference model returns nothing for INT48 outputs. The probe is valid only where the value fits INT32.
-    """
-    if all(t.dtype != DType.INT48 for t in program.main.outputs):
-        return program
-    probed = program.clone()
-    graph = probed.main
-    graph.set_outputs([_probe(graph, t) if t.dtype == DType.INT48 else t for t in graph.outputs])
-    return probed
-
-
-def _probe(graph: Graph, accumulator: Tensor) -> Tensor:
-    builder = Builder(f"{accumulator.name}_probe")
-    result = builder.rescale(accumulator, DType.INT32, 1 << 14, 14, scale32=False)
-    for op in builder.ops:
-        graph.add_op(op)
-    return result
-
-
 @dataclass
 class _Tally:
     """Differences of one output, gathered vector by vector."""
@@ -174,13 +151,8 @@ def check_equivalence(
     _same_interface(first, second, changes)
     if inputs is None:
         inputs = input_vectors(input_specs(first), vectors, seed)
-    own = model is None
-    oracle = model or ReferenceModel()
-    try:
-        return _compare(oracle, first, second, changes, inputs, vectors, seed, timeout, progress)
-    finally:
-        if own:
-            oracle.close()
+    vectors_used = [list(vector) for vector in inputs]
+    return _compare(model or ReferenceModel(), first, second, changes, vectors_used, seed, timeout, progress)
 
 
 def _compare(
@@ -188,36 +160,43 @@ def _compare(
     first: Program,
     second: Program,
     changes: Mapping[str, BoundaryChange],
-    inputs: Iterable[Sequence[Array]],
-    total: int,
+    inputs: Sequence[Sequence[Array]],
     seed: int,
     timeout: float,
     progress: Progress | None,
 ) -> Equivalence:
-    models = dumps(observable(first)), dumps(observable(second))
     names = [t.name for t in first.main.inputs]
-    tallies = [_Tally(t.name, changes[t.name].zero_point if t.name in changes else 0.0) for t in first.main.outputs]
-    compared = skipped = 0
-    reason = ""
-    for done, vector in enumerate(inputs, start=1):
-        one = oracle.run(models[0], vector, timeout=timeout)
-        if one.status is not Status.VALID:
-            skipped += 1
-            reason = reason or f"the first program is {one.status.value}: {one.message}"
-        else:
-            other = oracle.run(models[1], _translate(names, vector, changes), timeout=timeout)
-            if other.status is not Status.VALID:
-                message = f"the second program is {other.status.value} where the first is valid: {other.message}"
-                return Equivalence(Verdict.INVALID, compared + 1, skipped, seed, (), message)
-            _add(tallies, one, other, changes)
-            compared += 1
-        if progress is not None:
-            progress(done, total)
-    outputs = tuple(tally.result() for tally in tallies)
-    if not compared:
+    ones = _run(oracle, first, inputs, timeout, lambda done: progress and progress(done, 2 * len(inputs)))
+    valid = [number for number, one in enumerate(ones) if one.status is Status.VALID]
+    skipped = len(inputs) - len(valid)
+    if not valid:
+        reason = f"the first program is {ones[0].status.value}: {ones[0].message}" if ones else "there are no inputs"
         return Equivalence(Verdict.UNKNOWN, 0, skipped, seed, (), f"nothing could be compared; {reason}")
+    translated = [_translate(names, inputs[number], changes) for number in valid]
+    report = lambda done: progress and progress(len(inputs) + done, len(inputs) + len(valid))  # noqa: E731
+    others = _run(oracle, second, translated, timeout, report)
+    tallies = [_Tally(t.name, changes[t.name].zero_point if t.name in changes else 0.0) for t in first.main.outputs]
+    for number, other in zip(valid, others, strict=True):
+        if other.status is not Status.VALID:
+            message = f"the second program is {other.status.value} where the first is valid: {other.message}"
+            return Equivalence(Verdict.INVALID, len(valid), skipped, seed, (), message)
+        _add(tallies, ones[number], other, changes)
     verdict = Verdict.EQUAL if all(tally.different == 0 for tally in tallies) else Verdict.DIFFERENT
-    return Equivalence(verdict, compared, skipped, seed, outputs)
+    return Equivalence(verdict, len(valid), skipped, seed, tuple(tally.result() for tally in tallies))
+
+
+def _run(
+    oracle: ReferenceModel,
+    program: Program,
+    inputs: Sequence[Sequence[Array]],
+    timeout: float,
+    report: Callable[[int], object],
+) -> list[RunResult]:
+    results: list[RunResult] = []
+    for done, result in enumerate(oracle.run_many(dumps(program), inputs, timeout=timeout), start=1):
+        results.append(result)
+        report(done)
+    return results
 
 
 def _translate(names: Sequence[str], vector: Sequence[Array], changes: Mapping[str, BoundaryChange]) -> list[Array]:

@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tosakit.oracle.refmodel import ReferenceModel, Status
-
 from tosakit.engine.contract import ChangesPrecision, Exact
 from tosakit.engine.driver import RewriteResult
 from tosakit.io.writer import dumps
@@ -17,9 +15,9 @@ from tosakit.oracle.equivalence import (
     Verdict,
     check_equivalence,
     input_specs,
-    observable,
 )
 from tosakit.oracle.inputs import input_vectors
+from tosakit.oracle.refmodel import ReferenceModel, Status
 
 LOCAL_VECTORS = 16
 """Vectors that each rewrite's own contract is checked with."""
@@ -78,27 +76,26 @@ def check_rewrite(
     reasons: list[str] = []
     remarks: list[str] = []
     findings: list[Finding] = []
-    with ReferenceModel() as model:
-        same = check_equivalence(
-            before,
-            result.program,
-            vectors=vectors,
-            seed=seed,
-            boundary=result.boundary,
-            timeout=timeout,
-            model=model,
-            progress=progress,
-        )
-        if same.verdict is Verdict.INVALID:
-            reasons.append(same.message)
-        elif same.verdict is Verdict.DIFFERENT and promise == "exact":
-            gap = f"by up to {same.max_difference:g} LSB (seed {seed})"
-            reasons.append(f"only exact rules fired, but outputs differ {gap}")
-        elif same.verdict is Verdict.UNKNOWN:
-            remarks.append(same.message)
-            reasons.extend(_runs(result.program, model, min(vectors, LOCAL_VECTORS), seed, timeout))
-        if promise != "exact" or same.verdict is not Verdict.EQUAL:
-            findings = check_events(result.events, model, vectors=LOCAL_VECTORS, seed=seed)
+    model = ReferenceModel()
+    same = check_equivalence(
+        before,
+        result.program,
+        vectors=vectors,
+        seed=seed,
+        boundary=result.boundary,
+        timeout=timeout,
+        model=model,
+        progress=progress,
+    )
+    if same.verdict is Verdict.INVALID:
+        reasons.append(same.message)
+    elif same.verdict is Verdict.DIFFERENT and promise == "exact":
+        reasons.append(f"only exact rules fired, but outputs differ by up to {same.max_difference:g} LSB (seed {seed})")
+    elif same.verdict is Verdict.UNKNOWN:
+        remarks.append(same.message)
+        reasons.extend(_runs(result.program, model, min(vectors, LOCAL_VECTORS), seed, timeout))
+    if promise != "exact" or same.verdict is not Verdict.EQUAL:
+        findings = check_events(result.events, model, vectors=LOCAL_VECTORS, seed=seed)
     for finding in findings:
         where = f"{finding.event.rule} at {', '.join(finding.event.operators[:3])}"
         if finding.kept is Kept.BROKEN:
@@ -114,13 +111,9 @@ def _runs(program: Program, model: ReferenceModel, vectors: int, seed: int, time
     """Why a program, whose original runs for no input, does not run either; nothing where it runs for some."""
     if any(op.name in ("CUSTOM", "FOREIGN") for block in program.blocks for op in block.ops):
         return ()  # the reference model has no code for them, before or after
-    data = dumps(observable(program))
-    failure = ""
-    for vector in input_vectors(input_specs(program), vectors, seed):
-        run = model.run(data, vector, timeout=timeout)
-        if run.status is Status.VALID:
-            return ()
-        failure = (
-            failure or f"neither the original nor the result runs: the result is {run.status.value}: {run.message}"
-        )
-    return (failure,)
+    drawn = list(input_vectors(input_specs(program), vectors, seed))
+    runs = list(model.run_many(dumps(program), drawn, timeout=timeout))
+    if any(run.status is Status.VALID for run in runs):
+        return ()
+    first = runs[0]
+    return (f"neither the original nor the result runs: the result is {first.status.value}: {first.message}",)

@@ -1,0 +1,49 @@
+"""What people see: messages and progress on stderr, tables on stdout."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+Progress = Callable[[int, int], None]
+
+
+def say(text: str) -> None:
+    """Tell the story: one line on stderr."""
+    print(text, file=sys.stderr)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table on stdout; columns whose every cell is a number are set right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(isinstance(row[index], int | float) for row in rows)
+        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(_cell(value) for value in row))
+    width = None if sys.stdout.isatty() else 160
+    Console(file=sys.stdout, width=width, highlight=False, markup=False).print(drawn)
+
+
+def _cell(value: object) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str], Progress | None]]:
+    """Makes progress bars on stderr by description; none where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda description: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    with Bars(console=Console(file=sys.stderr), transient=True) as bars:
+
+        def start(description: str) -> Progress:
+            task = bars.add_task(description, total=None)
+            return lambda done, total: bars.update(task, completed=done, total=total)
+
+        yield start

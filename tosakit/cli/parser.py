@@ -1,0 +1,168 @@
+"""The options of every subcommand. Nothing heavy is imported before a subcommand runs."""
+
+import argparse
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+from tosakit._version import __version__
+from tosakit.errors import InvalidArgument
+
+Run = Callable[[argparse.Namespace], int]
+
+EXIT_CODES = (
+    "exit codes: 0 done; 1 not equivalent or refused by Vela; 2 the input or options; 3 a fault of tosakit or a rule"
+)
+
+
+def _lazy(module: str) -> Run:
+    """The ``run`` function of a subcommand's module, imported when it is called."""
+
+    def run(options: argparse.Namespace) -> int:
+        return int(importlib.import_module(f"tosakit.cli.{module}").run(options))
+
+    return run
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line as an argparse parser."""
+    parser = argparse.ArgumentParser(
+        prog="tosakit", description="Rewrite TOSA graphs, and prove or measure that nothing broke.", epilog=EXIT_CODES
+    )
+    parser.add_argument("--version", action="version", version=f"tosakit {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _rewrite(commands.add_parser("rewrite", help="rewrite a file, check it, write it, perhaps compile it"))
+    _rules(commands.add_parser("rules", help="list rules, transforms and pipelines"))
+    _show(commands.add_parser("show", help="print a file as readable text"))
+    _vela(commands.add_parser("vela", help="compile a file with Vela for Ethos-U"))
+    _compare(commands.add_parser("compare", help="run two files on the same inputs and report how far they are apart"))
+    return parser
+
+
+def _rewrite(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Rewrite a .tosa file by a pipeline or by named rules."
+    parser.epilog = EXIT_CODES
+    parser.add_argument("input", metavar="IN", help="the .tosa file to rewrite (- for stdin)")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", help="where to write the result (- for stdout); default: nowhere"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--pipeline",
+        metavar="NAME",
+        help="int16 or ethos-u, or both with a comma (default: int16, and ethos-u for a target)",
+    )
+    what.add_argument("--rules", metavar="A,B", help="run these rules and transforms, in this order")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="RULE.OPTION=VALUE",
+        help="set an option of a rule; may be repeated",
+    )
+    parser.add_argument(
+        "--rules-module", action="append", default=[], metavar="MODULE", help="also load rules from here"
+    )
+    parser.add_argument("--target", metavar="NAME", help="accelerator the rules may assume, such as ethos-u55-128")
+    parser.add_argument("--io", choices=("int8", "int16"), help="interface of a widened model (default: int16)")
+    parser.add_argument(
+        "--qparams", metavar="FILE", help="quantisation parameters (default: IN's .qparams.json, if any)"
+    )
+    parser.add_argument("--check", choices=("none", "end", "each"), default="end", help="what to check (default: end)")
+    parser.add_argument("--vectors", type=int, default=64, metavar="N", help="input vectors of the check (default: 64)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the input vectors (default: 0)")
+    parser.add_argument("--stop-after", type=int, metavar="N", help="stop after N rewrites (for bisection)")
+    parser.add_argument("--report", metavar="FILE.json", help="write a report (docs/report.md)")
+    parser.add_argument("--trace", metavar="FILE", help="write every rewrite as a line of JSON")
+    parser.add_argument("--vela", metavar="ACCEL", help="compile the result with Vela for this accelerator")
+    _vela_options(parser)
+    parser.set_defaults(run=_lazy("rewrite"))
+
+
+def _vela_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("Vela")
+    group.add_argument(
+        "--vela-output", metavar="DIR", help="where Vela's .npz goes (default: beside the file compiled)"
+    )
+    group.add_argument("--system-config", metavar="NAME", help="passed to Vela")
+    group.add_argument("--memory-mode", metavar="NAME", help="passed to Vela")
+    group.add_argument("--vela-config", metavar="FILE", help="passed to Vela as --config")
+    group.add_argument("--optimise", choices=("Size", "Performance"), help="passed to Vela")
+    group.add_argument("--arena-cache-size", type=int, metavar="BYTES", help="passed to Vela")
+    group.add_argument(
+        "--vela-arg",
+        action="append",
+        default=[],
+        metavar="ARG",
+        help="any other argument for Vela, as --vela-arg=--flag",
+    )
+    group.add_argument(
+        "--allow-miscompile", action="store_true", help="run Vela although it is known to compile this file wrongly"
+    )
+
+
+def _rules(parser: argparse.ArgumentParser) -> None:
+    parser.description = "List rules, transforms and pipelines, or explain one."
+    parser.add_argument("name", nargs="?", metavar="NAME", help="explain this rule: its picture, options and contract")
+    parser.add_argument(
+        "--rules-module", action="append", default=[], metavar="MODULE", help="also load rules from here"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_lazy("rules"))
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Print a .tosa file in TOSA's assembly-like form, with effective scales."
+    parser.add_argument("input", metavar="IN", help="the .tosa file (- for stdin)")
+    parser.add_argument(
+        "--values", type=int, default=8, metavar="N", help="show constants of up to N values (default: 8)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_lazy("show"))
+
+
+def _vela(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Compile a .tosa file with the installed Vela and report what came out."
+    parser.epilog = EXIT_CODES
+    parser.add_argument("input", metavar="IN", help="the .tosa file (- for stdin)")
+    parser.add_argument(
+        "--accelerator", "--vela", dest="vela", metavar="ACCEL", default="ethos-u85-256", help="for this one"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    _vela_options(parser)
+    parser.set_defaults(run=_lazy("vela"))
+
+
+def _compare(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run two files in the reference model on the same inputs; exit 0 only where they are identical."
+    )
+    parser.epilog = EXIT_CODES
+    parser.add_argument("before", metavar="A", help="the first .tosa file")
+    parser.add_argument("after", metavar="B", help="the second .tosa file")
+    parser.add_argument("--vectors", type=int, default=64, metavar="N", help="input vectors (default: 64)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the input vectors (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_lazy("compare"))
+
+
+def parse_settings(entries: list[str]) -> dict[str, str]:
+    """``["RULE.OPTION=VALUE"]`` as a mapping. Raises InvalidArgument for anything else."""
+    settings: dict[str, str] = {}
+    for entry in entries:
+        key, equals, value = entry.partition("=")
+        if not equals or "." not in key:
+            raise InvalidArgument(
+                f'--set {entry}: expected RULE.OPTION=VALUE, such as "widen_int8_activations.io=int8"'
+            )
+        settings[key] = value
+    return settings
+
+
+def source_of(argument: str) -> Path | bytes:
+    """A file argument: a path, or the bytes of stdin for ``-``."""
+    if argument == "-":
+        import sys
+
+        return sys.stdin.buffer.read()
+    return Path(argument)
