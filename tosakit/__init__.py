@@ -60,9 +60,13 @@ _HOMES = {
     "verify": "tosakit.spec.verify",
 }
 
+_PACKAGES = ("errors", "io", "ir", "numerics", "testing")
+
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its module when it is first used; start-up stays quick."""
+    if name in _PACKAGES:
+        return importlib.import_module(f"tosakit.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'tosakit' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
