@@ -1,0 +1,1 @@
+"""Compilers that take the rewritten graph further; imported only when asked for."""

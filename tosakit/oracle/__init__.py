@@ -1,0 +1,1 @@
+"""What a graph computes: the TOSA reference model, test inputs, and whether two graphs agree."""
