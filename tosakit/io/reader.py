@@ -117,7 +117,11 @@ def _block(table: Table, data: memoryview, notes: list[str]) -> Graph:
     for entry in entries:
         op = _operator(entry, tensors, graph)
         graph._register(op)  # noqa: SLF001
-    graph.set_inputs([_lookup(tensors, name) for name in table.strings("inputs")])
+    inputs = [_lookup(tensors, name) for name in table.strings("inputs")]
+    for tensor in inputs:
+        if tensor.producer is not None:
+            raise InvalidModel(f'block "{graph.name}": input "{tensor.name}" is also made by {tensor.producer.name}')
+    graph.set_inputs(inputs)
     graph.set_outputs([_lookup(tensors, name) for name in table.strings("outputs")])
     if any(op._position != index for index, op in enumerate(graph.ops)):  # noqa: SLF001
         notes.append(f'block "{graph.name}": operators stood in an illegal order and were sorted')
@@ -183,8 +187,8 @@ def _operator(table: Table, tensors: dict[str, Tensor], graph: Graph) -> AnyOp:
     attrs = _attributes(table)
     inputs = [_lookup(tensors, name) for name in table.strings("inputs")]
     outputs = [_lookup(tensors, name) for name in table.strings("outputs")]
-    for tensor in outputs:
-        if tensor.producer is not None:
+    for index, tensor in enumerate(outputs):
+        if tensor.producer is not None or tensor in outputs[:index]:
             raise InvalidModel(f'block "{graph.name}": tensor "{tensor.name}" is the result of two operators')
     location = table.table("location")
     return Op(attrs, inputs, outputs, location=None if location is None else location.string("text") or "")

@@ -70,7 +70,7 @@ def save(program: Program, path: str | os.PathLike[str]) -> None:
 
 
 def _constant_bytes(program: Program) -> int:
-    return sum(len(t.data or b"") for block in program.blocks for t in block.tensors)
+    return sum(len(t.stored or b"") for block in program.blocks for t in block.tensors)
 
 
 def _write(program: Program, file: IO[bytes]) -> None:
@@ -89,19 +89,19 @@ def _write(program: Program, file: IO[bytes]) -> None:
     file.write(buffer)
     for tensor in blobs:
         file.seek(places[tensor][0])
-        file.write(tensor.data or b"")
+        file.write(tensor.stored or b"")
 
 
 def _goes_outside(tensor: Tensor) -> bool:
-    return tensor.data is not None and len(tensor.data) > ALIGNMENT and tensor.table == "tensors"
+    return tensor.stored is not None and len(tensor.stored) > ALIGNMENT and tensor.table == "tensors"
 
 
 def _places(tensors: Iterable[Tensor], start: int) -> dict[Tensor, tuple[int, int]]:
     places: dict[Tensor, tuple[int, int]] = {}
     for tensor in tensors:
         start = -(-start // ALIGNMENT) * ALIGNMENT
-        places[tensor] = (start, len(tensor.data or b""))
-        start += len(tensor.data or b"")
+        places[tensor] = (start, len(tensor.stored or b""))
+        start += len(tensor.stored or b"")
     return places
 
 
@@ -230,7 +230,7 @@ class _Writer:
         operators = [self._operator(op) for op in block.ops]
         tensors = [self._tensor(t) for t in block.tensors if t.table == "tensors"]
         shapes = [
-            self._table("TosaShape", name=self._string(t.name), rank=t.shape[0], data=self._bytes(t.data))
+            self._table("TosaShape", name=self._string(t.name), rank=t.shape[0], data=self._bytes(t.stored))
             for t in block.tensors
             if t.table == "shapes"
         ]
@@ -252,7 +252,7 @@ class _Writer:
             name=self._string(tensor.name),
             shape=self._int_vector(tensor.shape if tensor.has_shape else None),
             type=int(tensor.dtype),
-            data=self._bytes(None if place else tensor.data),
+            data=self._bytes(None if place else tensor.stored),
             variable=int(extras.variable),
             is_unranked=int(extras.is_unranked),
             variable_name=self._string(extras.variable_name),

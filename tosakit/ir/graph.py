@@ -27,6 +27,9 @@ A_co = TypeVar("A_co", bound=Attributes, covariant=True)
 Data = memoryview | bytes
 Table = Literal["tensors", "shapes", "undeclared"]
 
+CYCLE_SHOWN = 12
+"""Operators of a cycle that an error message spells out."""
+
 STATE_KEY = "state"
 """Key of the edges that keep operators with state (VARIABLE*, control flow, CUSTOM) in file order."""
 
@@ -113,7 +116,17 @@ class Tensor:
 
     @property
     def data(self) -> Data | None:
-        """Raw constant bytes in the file's layout, or None."""
+        """Bytes of a constant, or of a state cell's initial value, in the file's layout; None for every other tensor.
+
+        Files keep empty vectors, and even left-over values, on tensors that are no constants; see :attr:`stored`.
+        """
+        if self._producer is None:
+            return self._data or None
+        return self._data if self.is_constant else None
+
+    @property
+    def stored(self) -> Data | None:
+        """What the file stores with the tensor, whether or not it means anything; writers keep it."""
         return self._data
 
     @property
@@ -167,15 +180,15 @@ class Tensor:
 
     @property
     def is_constant(self) -> bool:
-        """True for the result of CONST or CONST_SHAPE with data in the file."""
+        """True for the result of CONST or CONST_SHAPE."""
         return self._producer is not None and isinstance(self._producer._attrs, ops.Const | ops.ConstShape)
 
     def values(self) -> Array:
         """Values of a constant, decoded; see :func:`tosakit.ir.types.decode`. Raises InvalidModel without data."""
-        if self._data is None:
+        if (data := self.data) is None:
             raise InvalidModel(f'tensor "{self._name}" has no constant data')
         try:
-            return decode(self._data, self._dtype, self.shape)
+            return decode(data, self._dtype, self.shape)
         except InvalidModel as error:
             raise InvalidModel(f'tensor "{self._name}": {error}') from error
 
@@ -184,6 +197,9 @@ class Tensor:
 
     def __deepcopy__(self, memo: object) -> "Tensor":
         return self  # a handle into a graph, not a value: networkx deep-copies edge data
+
+    def _is_used_by(self, op: "AnyOp") -> bool:
+        return op in self._users if isinstance(self._users, dict) else self._users is op
 
     # Def-use, written by Op and Graph only.
     def _add_user(self, op: "AnyOp") -> None:
@@ -206,7 +222,8 @@ class Tensor:
 class Op(Generic[A_co]):
     """An operator of a graph: frozen attributes, operands and results. Only its graph rewires it.
 
-    ``location`` is the file's opaque location text. ``origin`` names the rewrites an operator came from.
+    ``location`` is the file's opaque location text. ``origin`` names the rewrites an operator came from. Raises
+    InvalidArgument where a result already is the result of an operator, or a block input.
     """
 
     __slots__ = ("_attrs", "_id", "_inputs", "_outputs", "_position", "location", "origin")
@@ -229,6 +246,8 @@ class Op(Generic[A_co]):
         self.origin = origin
         for tensor in self._outputs:
             if not tensor._extras.variable:
+                if tensor._producer is not None:
+                    raise InvalidArgument(f"{tensor!r} cannot be a result of {attrs.NAME}: it has a producer already")
                 tensor._producer = self
 
     @property
@@ -341,7 +360,8 @@ class _Adjacency(_OpMapping[_Neighbours]):
             for result, tensor in enumerate(op._outputs):
                 if tensor._producer is op:
                     for user, slot in tensor.uses:
-                        neighbours.setdefault(user, {})[slot] = {"tensor": tensor, "result": result}
+                        # an input listed twice counts as its first occurrence, as in the other direction
+                        neighbours.setdefault(user, {}).setdefault(slot, {"tensor": tensor, "result": result})
         else:
             for slot, tensor in enumerate(op._inputs):
                 if (producer := tensor._producer) is not None:
@@ -367,7 +387,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         self._node = cast(Any, _Nodes(self))
         self._adj = cast(Any, _Adjacency(self, forward=True))
         self._pred = cast(Any, _Adjacency(self, forward=False))
-        self.__networkx_cache__: dict[str, Any] = {}
+        # networkx would keep conversions of a graph here, which go stale unseen
+        self.__networkx_cache__: dict[str, Any] | None = None
         self._ops: dict[AnyOp, None] = {}
         self._tensors: dict[str, Tensor] = {}
         self._suffixes: dict[str, int] = {}
@@ -425,7 +446,15 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
 
     # ---------------------------------------------------------------- the door
     def add_tensor(self, tensor: Tensor) -> Tensor:
-        """Add a tensor that no operator produces yet (a block input, a state cell), giving it a free name."""
+        """Add a tensor that no operator produces yet (a block input, a state cell), giving it a free name.
+
+        Raises InvalidArgument where the tensor is used or produced already.
+        """
+        if tensor._producer is not None or tensor._users or self.owns(tensor):
+            raise InvalidArgument(f"{tensor!r} cannot be added to block {self.name!r}: it is in use already")
+        return self._declare(tensor)
+
+    def _declare(self, tensor: Tensor) -> Tensor:
         name = self._free_name(tensor._name)
         tensor._name = name
         self._tensors[name] = tensor
@@ -435,7 +464,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         """Add an operator whose operands belong to this graph; its results get free names. O(operands).
 
         ``like`` gives the new operator the place of an existing one in program order; without it, it goes to the end.
-        Raises InvalidArgument where an operand belongs to no tensor of this graph or the operator is already here.
+        Raises InvalidArgument where an operand is no tensor of this graph, a result is another operator's or read by
+        one already, or the operator is already in a graph.
         """
         if op in self._ops:
             raise InvalidArgument(f"operator {op!r} is already in block {self.name!r}")
@@ -443,8 +473,13 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
             if not self.owns(operand):
                 raise InvalidArgument(f"operand {operand!r} of {op.name} does not belong to block {self.name!r}")
         for tensor in op._outputs:
-            if not (tensor._extras.variable and self.owns(tensor)):
-                self.add_tensor(tensor)
+            if not tensor._extras.variable and (tensor._producer not in (None, op) or tensor._users):
+                raise InvalidArgument(f"result {tensor!r} of {op.name} is in use already")
+        for tensor in op._outputs:
+            if not self.owns(tensor):
+                self._declare(tensor)
+            if not tensor._extras.variable:
+                tensor._producer = op
         op._id = self._next_id
         op._position = self._next_id if like is None else like._position
         self._next_id += 1
@@ -487,11 +522,15 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         return erased
 
     def set_operand(self, op: AnyOp, slot: int, tensor: Tensor) -> None:
-        """Make ``tensor`` the operand of ``op`` at ``slot``; both ends of the use change together."""
+        """Make ``tensor`` the operand of ``op`` at ``slot``; both ends of the use change together.
+
+        Raises InvalidArgument where the operator, the slot or the tensor is none of this graph's.
+        """
+        if op not in self:
+            raise InvalidArgument(f"operator {op!r} is not in block {self.name!r}")
         if not 0 <= slot < len(op._inputs):
             raise InvalidArgument(f"{op.name} has {len(op._inputs)} operands, none at slot {slot}")
-        if not self.owns(tensor):
-            raise InvalidArgument(f"{tensor!r} does not belong to block {self.name!r}")
+        self._require_own(tensor)
         old = op._inputs[slot]
         op._inputs = (*op._inputs[:slot], tensor, *op._inputs[slot + 1 :])
         if old not in op._inputs:
@@ -509,8 +548,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
             return
         if (old._dtype, old._shape) != (new._dtype, new._shape):
             raise InvalidArgument(f"{new!r} cannot stand for {old!r}: dtype or shape differ")
-        if not self.owns(new):
-            raise InvalidArgument(f"{new!r} does not belong to block {self.name!r}")
+        self._require_own(old, new)
         kept = dict.fromkeys(keep)
         for user in old.users:
             if user not in kept:
@@ -522,16 +560,19 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
     def splice(self, at: AnyOp, new_ops: Sequence[AnyOp], values: Mapping[Tensor, Tensor]) -> list[AnyOp]:
         """Put ``new_ops`` in the place of ``at``, let ``values`` (old -> new) be read instead, drop what became dead.
 
-        A replacing result takes over the name of the value it replaces, so block outputs keep their names; where one
-        tensor must be an output under two names an IDENTITY gives it the second. Returns the erased operators.
+        A new result takes over the name of the value it replaces. Block outputs keep their names: an older tensor that
+        becomes an output is renamed too, and where its own name is part of the block's interface, or it stands for two
+        outputs, an IDENTITY gives the output its name. Returns the erased operators.
         """
         for op in new_ops:
             self.add_op(op, like=at)
         made = dict.fromkeys(t for op in new_ops for t in op._outputs)
         named: dict[Tensor, None] = {}
         for old, new in values.items():
-            needs_name = self.exit in old.users
-            can_rename = new in made and new not in named
+            if old is new:
+                continue
+            needs_name = old._is_used_by(self.exit)
+            can_rename = new not in named and (new in made or (needs_name and self._is_internal(new)))
             if needs_name and not can_rename:
                 alias = Tensor(old._name, new._dtype, new._shape, quantization=old._quantization)
                 identity = self.add_op(Op(ops.Identity(), (new,), (alias,), location=at.location), like=at)
@@ -543,18 +584,26 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
             if can_rename:
                 named[new] = None
                 self.swap_names(old, new)
-                if new._quantization is None:
-                    new._quantization = old._quantization
+            if new._quantization is None:
+                new._quantization = old._quantization
         return self.prune([p for old in values if (p := old._producer) is not None])
 
+    def _is_internal(self, tensor: Tensor) -> bool:
+        """True where the tensor's name is of no concern to anyone outside the block."""
+        return tensor._producer not in (None, self.entry) and not tensor._is_used_by(self.exit)
+
     def swap_names(self, first: Tensor, second: Tensor) -> None:
-        """Exchange the names of two tensors of this block."""
+        """Exchange the names of two tensors. Raises InvalidArgument where one is not of this block."""
+        self._require_own(first, second)
         first._name, second._name = second._name, first._name
         self._tensors[first._name] = first
         self._tensors[second._name] = second
 
     def rename(self, tensor: Tensor, name: str) -> None:
         """Give a tensor of this block another name. Raises InvalidArgument where the name is taken."""
+        self._require_own(tensor)
+        if name == tensor._name:
+            return
         if name in self._tensors:
             raise InvalidArgument(f'name "{name}" is taken in block "{self.name}"')
         del self._tensors[tensor._name]
@@ -563,6 +612,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
 
     def annotate(self, tensor: Tensor, quantization: QuantParams | None) -> None:
         """Set a tensor's quantisation parameters. Raises InvalidArgument where their length does not fit its shape."""
+        self._require_own(tensor)
         if quantization is not None and quantization.axis is not None:
             axis, size = quantization.axis, len(quantization.scale)
             if not 0 <= axis < len(tensor.shape) or tensor.shape[axis] != size:
@@ -583,9 +633,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
 
     def set_outputs(self, tensors: Sequence[Tensor]) -> None:
         """Make ``tensors`` of this block its outputs, in this order and multiplicity."""
-        for tensor in tensors:
-            if not self.owns(tensor):
-                raise InvalidArgument(f"{tensor!r} does not belong to block {self.name!r}")
+        self._require_own(*tensors)
         for tensor in self.exit._inputs:
             tensor._drop_user(self.exit)
         self.exit._inputs = tuple(tensors)
@@ -625,6 +673,14 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         copy.set_inputs([twins[t] for t in self.inputs])
         copy.set_outputs([twins[t] for t in self.outputs])
         return copy
+
+    def __deepcopy__(self, memo: object) -> "Graph":
+        return self.clone()
+
+    def _require_own(self, *tensors: Tensor) -> None:
+        for tensor in tensors:
+            if not self.owns(tensor):
+                raise InvalidArgument(f"{tensor!r} does not belong to block {self.name!r}")
 
     def _register(self, op: AnyOp) -> None:
         """Add an operator whose tensors are all in the table already (reader and clone)."""
@@ -690,8 +746,12 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
             if op in before and waiting.get(before[op]):
                 candidates.append(before[op])
             op = candidates[0]
-        loop = list(path)[list(path).index(op) :][::-1]
-        return " -> ".join(repr(o) for o in [*loop, loop[0]][:12])
+        walked = list(path)
+        loop = walked[walked.index(op) :][::-1]
+        shown = [repr(o) for o in loop[:CYCLE_SHOWN]] + [f"... {len(loop) - CYCLE_SHOWN} more"] * (
+            len(loop) > CYCLE_SHOWN
+        )
+        return " -> ".join([*shown, repr(loop[0])])
 
     def _state_neighbour(self, op: AnyOp, *, forward: bool) -> AnyOp | None:
         if self._sorted is None:
