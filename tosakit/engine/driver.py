@@ -21,7 +21,8 @@ from tosakit.engine.rule import (
     Transform,
     describe,
 )
-from tosakit.errors import RuleBug, TosakitError
+from tosakit.errors import InvalidModel, RuleBug, TosakitError
+from tosakit.ir import ops
 from tosakit.ir.graph import AnyOp, Graph, OpRecord, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program
@@ -71,8 +72,9 @@ def run_steps(
 ) -> RewriteResult:
     """Run ``steps`` on ``program``, changing it in place. Neighbouring rules run together as one rule set.
 
-    ``options`` maps a step's name to an instance of its option class. ``after_step`` is called after every rule set and
-    transform. ``for_check`` keeps what a check of the contracts needs: value ranges at each rewrite, and a copy of the
+    ``options`` maps a step's name to an instance of its option class. ``stop_after`` ends the run after that many
+    rewrites; a transform runs whole or not at all. ``after_step`` is called after every rule set and transform.
+    ``for_check`` keeps what a check of the contracts needs: value ranges at each rewrite, and a copy of the
     program before each transform with a local contract. Raises RuleBug where a rule breaks a promise or a rule
     set does not come to an end.
     """
@@ -80,10 +82,10 @@ def run_steps(
     chosen = dict(options or {})
     for is_rule, group in groupby(steps, key=lambda step: isinstance(step, Rule)):
         for batch in [list(group)] if is_rule else [[step] for step in group]:
-            left = None if stop_after is None else stop_after - len(result.events)
+            left = None if stop_after is None else max(stop_after - len(result.events), 0)
             if left == 0:
                 result.stopped = True
-                return result
+                return _finish(result)
             if is_rule:
                 rules = [step for step in batch if isinstance(step, Rule)]
                 _run_rules(program, rules, target, chosen, result, left, trace, for_check)
@@ -93,6 +95,12 @@ def run_steps(
                         _run_transform(program, step, target, chosen, result, trace, for_check)
             if after_step is not None:
                 after_step(program, batch)
+    return _finish(result)
+
+
+def _finish(result: RewriteResult) -> RewriteResult:
+    """Refusals that several rule sets repeated are told once."""
+    result.refusals = list(dict.fromkeys(result.refusals))
     return result
 
 
@@ -107,7 +115,12 @@ def _run_transform(
 ) -> None:
     context = Context(target, options.get(step.name) or step.options(), Intervals())
     before = program.clone() if for_check else program
-    outcome = step.run(program, context)
+    try:
+        outcome = step.run(program, context)
+    except TosakitError:
+        raise
+    except Exception as error:
+        raise RuleBug(f"transform {step.name} failed: {type(error).__name__}: {error}") from error
     result.boundary.extend(outcome.boundary)
     if outcome.local_check is not None and for_check:
         result.local_checks.append((step.name, before, outcome.local_check))
@@ -143,8 +156,11 @@ def _index(rules: Iterable[Rule[Any]]) -> dict[type[Attributes], list[Rule[Any]]
     by_kind: dict[type[Attributes], list[Rule[Any]]] = {}
     for rule in rules:
         for kind in rule.pattern.kinds:
-            if issubclass(kind, Foreign):
-                raise RuleBug(f"rule {rule.name} matches operators this schema does not know; they are never rewritten")
+            if kind not in ops.OPERATORS:
+                raise RuleBug(
+                    f"rule {rule.name} has {kind.__name__} as the root of its pattern; only the operator classes of "
+                    "tosakit.ir.ops can be rewritten"
+                )
             by_kind.setdefault(kind, []).append(rule)
     return by_kind
 
@@ -176,42 +192,66 @@ class _RuleSetRun:
         self.result = result
         self.trace = trace
         self.refused: dict[tuple[str, AnyOp], Refused] = {}
+        self.recent: deque[str] = deque(maxlen=8)
+        self.budget = 0
 
     def exhaust(self, left: int | None) -> int | None:
-        """Rewrite until no rule fires or ``left`` rewrites are made; returns how many are left."""
-        work = deque(op for op in self.graph.ops if type(op.attrs) in self.by_kind)
+        """Rewrite until no rule fires or ``left`` rewrites are made; returns how many are left.
+
+        A rewrite sends what is next to it back to work; rules may look further, so the block is swept again until
+        a whole sweep finds nothing to do.
+        """
+        self.budget = REWRITES_PER_OPERATOR * (len(self.graph.ops) + 1)
+        while left != 0:
+            fired = len(self.result.events)
+            left = self._sweep(left)
+            if len(self.result.events) == fired:
+                break
+        self.result.refusals.extend(refusal for (_, op), refusal in self.refused.items() if op in self.graph)
+        return left
+
+    def _sweep(self, left: int | None) -> int | None:
+        """Try every operator once, and again whatever a rewrite touches."""
+        work = deque(op for op in self._ops() if type(op.attrs) in self.by_kind)
         queued = dict.fromkeys(work)
-        budget = REWRITES_PER_OPERATOR * (len(self.graph.ops) + 1)
-        recent: deque[str] = deque(maxlen=8)
         while work and left != 0:
             op = work.popleft()
             queued.pop(op, None)
-            if op not in self.graph:
-                continue
-            touched = self._try(op, recent)
+            touched = self._try(op) if op in self.graph else None
             if touched is None:
                 continue
             left = None if left is None else left - 1
-            budget -= 1
-            if budget < 0:
-                names = ", ".join(dict.fromkeys(recent))
+            self.budget -= 1
+            if self.budget < 0:
                 raise RuleBug(
-                    f'block "{self.graph.name}": rules chase each other without end; the last to fire: {names}'
+                    f'block "{self.graph.name}": rules chase each other without end; the last to fire: {self._last()}'
                 )
             for other in reversed(touched):
                 if type(other.attrs) in self.by_kind and other not in queued:
                     work.appendleft(other)
                     queued[other] = None
-        self.result.refusals.extend(refusal for (_, op), refusal in self.refused.items() if op in self.graph)
+        self._ops()
         return left
 
-    def _try(self, op: AnyOp, recent: deque[str]) -> list[AnyOp] | None:
+    def _last(self) -> str:
+        return ", ".join(dict.fromkeys(self.recent))
+
+    def _ops(self) -> tuple[AnyOp, ...]:
+        """The block's operators in order; where a rewrite has closed a cycle, the rules that fired last are named."""
+        try:
+            return self.graph.ops
+        except InvalidModel as error:
+            if not self.recent:
+                raise
+            raise RuleBug(f"{error}; the last rules to fire: {self._last()}") from error
+
+    def _try(self, op: AnyOp) -> list[AnyOp] | None:
         """Try every rule at ``op``; the operators to look at next where one fired, else None."""
         for rule in self.by_kind[type(op.attrs)]:
+            self.refused.pop((rule.name, op), None)
             match = match_at(rule.pattern, op)
             if match is None or any(isinstance(o.attrs, Foreign) for o in match.ops):
                 continue
-            self.refused.pop((rule.name, op), None)
             try:
                 plan = rule.precondition(match, self.contexts[rule.name])
                 if plan is None:
@@ -225,11 +265,13 @@ class _RuleSetRun:
                 raise
             except Exception as error:
                 raise RuleBug(f"rule {rule.name} failed at {describe(op)}: {type(error).__name__}: {error}") from error
-            recent.append(rule.name)
+            self.recent.append(rule.name)
             return self._apply(rule, op, match.ops, replacement)
         return None
 
     def _apply(self, rule: Rule[Any], root: AnyOp, matched: tuple[AnyOp, ...], replacement: Replacement) -> list[AnyOp]:
+        if not isinstance(replacement, Replacement) or not replacement.values:
+            raise RuleBug(f"rule {rule.name} at {describe(root)} replaced no value; it must return a Replacement")
         for old, new in replacement.values.items():
             if (old.dtype, old.shape) != (new.dtype, new.shape):
                 raise RuleBug(f"rule {rule.name} replaces {old!r} by {new!r}, of another type; rules must keep types")

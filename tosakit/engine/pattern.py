@@ -68,7 +68,7 @@ def match_at(pattern: Capture[Attributes], op: AnyOp) -> Match | None:
         capture, candidate = todo.pop()
         if not isinstance(candidate.attrs, capture.kinds) or len(candidate.inputs) < len(capture.operands):
             return None
-        if capture.single_reader and candidate.output.single_user is None:
+        if capture.single_reader and (not candidate.outputs or candidate.output.single_user is None):
             return None
         if match.found_ops.setdefault(capture, candidate) is not candidate:
             return None

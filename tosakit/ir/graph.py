@@ -388,7 +388,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         self._adj = cast(Any, _Adjacency(self, forward=True))
         self._pred = cast(Any, _Adjacency(self, forward=False))
         # networkx would keep conversions of a graph here, which go stale unseen
-        self.__networkx_cache__: dict[str, Any] | None = None
+        self.__networkx_cache__ = cast(Any, None)
         self._ops: dict[AnyOp, None] = {}
         self._tensors: dict[str, Tensor] = {}
         self._suffixes: dict[str, int] = {}
