@@ -117,10 +117,14 @@ VELA_OP_TO_TOSA = {
 _BECOMES = {"Conv2D": ("TransposeConv2D",)}
 """Operators that Vela turns into another kind only after its last graph dump, by the kind a refusal then names."""
 
+_STRATEGIES = ("Performance", "Size")
 _MEMORIES = ("sram", "dram", "on_chip_flash", "off_chip_flash")
 
 _NOT_ON_NPU = re.compile(r"Non-passthrough operation \((\w+)\) could not run on NPU")
-_BAD_OPTION = re.compile(r"^ethosu\.vela\.errors\.(?:CliOption|ConfigOption|InputFile)Error: (.*)$", re.MULTILINE)
+_BAD_OPTION = re.compile(
+    r"^ethosu\.vela\.errors\.(?:CliOption|ConfigOption|InputFile)Error: ['\"]Error: (.*)['\"]$|^\S+: error: (.*)$",
+    re.MULTILINE,
+)
 _COMPILATION_FAILED = re.compile(r"^RuntimeError: (?:Compilation failed: )?(.*)", re.MULTILINE | re.DOTALL)
 _EXCEPTION = re.compile(r"^[\w.]+(?:Error|Exception)\b.*", re.MULTILINE)
 _LAST_GRAPH = "[ Graph With Tensor Quantization ]"
@@ -152,9 +156,9 @@ class VelaRefusal:
 class VelaTensor:
     """Where the command stream expects an input or leaves an output.
 
-    ``name``, ``dtype`` and ``shape`` are those of the TOSA file. Where Vela's list could not be matched with it, name and
-    dtype are None and the shape is Vela's, of rank 6. ``offset`` is in bytes from the start of memory ``region``. An
-    INT48 element takes 8 bytes, INT4 and BOOL one.
+    ``name``, ``dtype`` and ``shape`` are those of the TOSA file. Where Vela's list could not be matched with it, name
+    and dtype are None and the shape is Vela's, of rank 6. ``offset`` is in bytes from the start of memory ``region``.
+    An INT48 element takes 8 bytes, INT4 and BOOL one.
     """
 
     name: str | None
@@ -229,6 +233,8 @@ def compile_for_ethos_u(
     """
     if accelerator not in ACCELERATORS:
         raise InvalidArgument(f'Vela has no accelerator "{accelerator}"; it knows {", ".join(ACCELERATORS)}')
+    if optimise not in (None, *_STRATEGIES):
+        raise InvalidArgument(f'Vela cannot optimise for "{optimise}"; it can for {" or ".join(_STRATEGIES)}')
     version = vela_version()
     interface = read_interface(model)
     arguments = [f"--accelerator-config={accelerator}"]
@@ -343,12 +349,9 @@ def _agree(specs: Sequence[TensorSpec], counts: Sequence[int], sizes: Sequence[i
 
 
 def _raise_for_bad_option(child: ChildResult) -> None:
-    usage = re.search(r"^\S+: error: (.*)$", child.stderr, re.MULTILINE)
-    if child.returncode == 2 and usage:
-        raise InvalidArgument(f"Vela does not take these options: {usage.group(1)}")
     wrong = _BAD_OPTION.search(child.stderr)
-    if wrong:
-        raise InvalidArgument(f"Vela does not take these options: {wrong.group(1)}")
+    if child.returncode in (1, 2) and wrong:
+        raise InvalidArgument(f"Vela does not take these options: {wrong.group(1) or wrong.group(2)}")
 
 
 def _crash(child: ChildResult, timeout: float) -> str:

@@ -8,7 +8,10 @@ Arrays are in :func:`tosakit.ir.types.numpy_dtype` of the tensor's dtype, in the
 outputs: BOOL as bool, INT4 and INT8 as int8, INT48 as int64, BF16, FP8, FP6 and FP4 as the ml_dtypes types. Shapes are
 exactly the declared ones, also rank 0.
 
-State (VARIABLE) starts from its initial values in every run; nothing is carried from one run to the next.
+State starts from its initial values in every run; nothing is carried from one run to the next. What tosa-tools 2026.8
+does on its own account: it has no VARIABLE, VARIABLE_READ and VARIABLE_WRITE operators (status ERROR; files that spell
+them IDENTITY run); it leaves a WHILE_LOOP after 10,000 turns and calls the run valid; an input that the graph lists
+twice has the second array's values.
 """
 
 import json
@@ -52,7 +55,7 @@ class Status(Enum):
 
     VALID = "valid"
     UNPREDICTABLE = "unpredictable"
-    """A REQUIRE of the specification failed: its result is undefined for these inputs."""
+    """A REQUIRE of the specification failed (its result is undefined for these inputs), or a limit of the level."""
     ERROR = "error"
     """An ERROR_IF of the specification holds: the graph is illegal."""
     REFUSED = "refused"
