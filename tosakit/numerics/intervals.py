@@ -1,12 +1,200 @@
-"""Interval analysis: what an integer tensor can hold. (Being written.)"""
+"""Interval analysis: what an integer tensor can hold in any execution that the specification calls predictable.
 
-from collections.abc import Iterable
+From the block inputs (any value of their dtype, unless the caller narrows it) and the constants, bounds go through each
+operator in exact integer arithmetic; where constants allow it every index of the last axis, the channel, has bounds of
+its own. What is not understood (CUSTOM, control flow, state, operators unknown to this version) holds any value of its
+dtype. A result that the specification does not allow to leave its dtype is taken not to: that is what makes other
+executions unpredictable. To prove that none does, ask :meth:`Intervals.unclipped`.
+"""
 
-from tosakit.ir.graph import Tensor
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from tosakit.errors import InvalidArgument, InvalidModel
+from tosakit.ir import ops
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.operator import Attributes
+from tosakit.ir.types import INTEGER_RANGES
+from tosakit.numerics import _interval_movement, _interval_ops, _interval_sums
+from tosakit.numerics._interval import UNBOUNDED, Handler, Interval, add, clip, fit, last, of_constant
+from tosakit.numerics._interval_ops import rescale_unclipped
+from tosakit.numerics._interval_sums import CONVOLUTIONS, accumulator
+
+__all__ = ["Interval", "Intervals"]
+
+Range: TypeAlias = tuple[int, int]
+
+_RANGES: Mapping[DType, Range] = {**INTEGER_RANGES, DType.BOOL: (0, 1)}
+
+_HANDLERS: Mapping[type[Attributes], Handler] = {
+    **_interval_ops.HANDLERS,
+    **_interval_movement.HANDLERS,
+    **_interval_sums.HANDLERS,
+    **{kind: accumulator for kind in CONVOLUTIONS},
+}
 
 
 class Intervals:
-    """Intervals of tensors, worked out on demand and remembered."""
+    """Intervals of tensors, worked out on demand and remembered: each tensor's is computed once.
+
+    ``inputs`` narrows what tensors hold, both ends included; meant for block inputs, but any integer tensor will do.
+    Tensors of any number of graphs may be asked for. Whoever changes a graph calls :meth:`forget` for the tensors that
+    took the place of others, also where the values stay the same: it keeps track through what is remembered.
+
+    Raises InvalidArgument for a range that is empty, outside the tensor's dtype, or of a tensor that holds no integers.
+    """
+
+    def __init__(self, inputs: Mapping[Tensor, Range] | None = None) -> None:
+        self._known: dict[Tensor, Interval] = {}
+        self._sums: dict[Tensor, Interval] = {}
+        self._given: dict[Tensor, Interval] = {}
+        for tensor, (low, high) in (inputs or {}).items():
+            smallest, largest = _range(tensor)
+            if not smallest <= low <= high <= largest:
+                raise InvalidArgument(
+                    f'range [{low}, {high}] given for tensor "{tensor.name}" is not within [{smallest}, {largest}], '
+                    f"the range of {tensor.dtype.name}"
+                )
+            self._given[tensor] = Interval(int(low), int(high))
+
+    def of(self, tensor: Tensor) -> Interval:
+        """What a tensor can hold. INT8 and INT16 that a RESCALE reads or writes as unsigned count as signed here too.
+
+        Where channels differ the bounds are int64 arrays of shape [C], C being the length of the last axis, else
+        integers. Takes time in proportion to the operators and constants above the tensor that nobody asked for yet.
+
+        Raises InvalidArgument for a tensor that holds no integers, InvalidModel for a constant with too little data and
+        for a cycle of operators.
+        """
+        stack, opened = [tensor], dict[Tensor, None]()
+        while stack:
+            top = stack[-1]
+            if top in self._known:
+                stack.pop()
+                continue
+            missing = [operand for operand in self._reads(top) if operand not in self._known]
+            if not missing:
+                self._known[stack.pop()] = self._compute(top)
+            elif top in opened:
+                raise InvalidModel(f'tensor "{top.name}" depends on itself; the graph has a cycle')
+            else:
+                opened[top] = None
+                stack.extend(missing)
+        return self._known[tensor]
+
+    def without_bias(self, conv: AnyOp) -> Interval:
+        """What the accumulator of a convolution holds before the bias is added, for each output channel.
+
+        In exact arithmetic, not clipped to the accumulator's dtype. Attained by every channel whose weights are
+        constant and whose inputs are independent and hold their own zero point, if some output has all its taps inside
+        the input. It bounds the whole sum; a partial one can lie outside where 0 is not between the bounds.
+
+        Raises InvalidArgument for an operator that is no convolution.
+        """
+        if not isinstance(conv.attrs, CONVOLUTIONS):
+            raise InvalidArgument(f"{conv!r} is no convolution, so it has no accumulator without a bias")
+        self.of(conv.output)
+        if conv.output not in self._sums:  # its range was given, or it has too few operands
+            self._sums[conv.output] = self._apply(conv, accumulator) or UNBOUNDED
+        return self._sums[conv.output]
+
+    def unclipped(self, op: AnyOp) -> Interval:
+        """What the first result of an operator would hold in exact arithmetic, from what its operands can hold.
+
+        Neither clipped to the dtype's range nor narrowed to executions in which this operator is predictable, so the
+        operator cannot overflow where this is ``within`` the range that the specification demands of its result. For
+        RESCALE it is the scaled value plus output_zp, before the clip; for an unsigned output it is the unsigned
+        number. Sums are bounded as a whole, as in :meth:`without_bias`. Operators that cannot overflow answer as
+        :meth:`of` does.
+
+        Raises InvalidArgument for an operator whose first result holds no integers, or that has none.
+        """
+        if not op.outputs:
+            raise InvalidArgument(f"{op!r} has no result, so it has no interval")
+        _range(op.output)
+        if isinstance(op.attrs, CONVOLUTIONS):
+            total = self.without_bias(op)
+            if len(op.inputs) <= 2:
+                return total
+            return _settled(add(total, fit(self._look_up(op.inputs[2]), last(op.output))), op.output)
+        handler = rescale_unclipped if isinstance(op.attrs, ops.Rescale) else _HANDLERS.get(type(op.attrs))
+        exact = None if handler is None else self._apply(op, handler)
+        return self.of(op.output) if exact is None else _settled(exact, op.output)
 
     def forget(self, tensors: Iterable[Tensor]) -> None:
-        """Forget the intervals of these tensors and of all that depends on them."""
+        """Forget the intervals of these tensors and of all that was worked out from them or what they replaced.
+
+        Follows the readers of each of ``tensors``, and from there on only tensors whose interval is remembered: what is
+        not remembered has no readers that are, as long as every replacement is reported here.
+        """
+        todo = list(tensors)
+        for tensor in todo:
+            self._known.pop(tensor, None)
+            self._sums.pop(tensor, None)
+        while todo:
+            for reader in todo.pop().users:
+                for result in reader.outputs:
+                    if self._known.pop(result, None) is not None:
+                        self._sums.pop(result, None)
+                        todo.append(result)
+
+    def _handler(self, tensor: Tensor) -> Handler | None:
+        """What works out the tensor's interval from those of operands; None where nothing or something else does."""
+        op = tensor.producer
+        if op is None or tensor in self._given or tensor.extras.variable or op.outputs[0] is not tensor:
+            return None
+        return _HANDLERS.get(type(op.attrs))
+
+    def _reads(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors whose intervals go into that of ``tensor``, but for constants, which are looked up directly."""
+        if self._handler(tensor) is None or tensor.producer is None:
+            return []
+        return [operand for operand in tensor.producer.inputs if operand.dtype in _RANGES and not operand.is_constant]
+
+    def _compute(self, tensor: Tensor) -> Interval:
+        smallest, largest = _range(tensor)
+        handler, op = self._handler(tensor), tensor.producer
+        interval: Interval | None = self._given.get(tensor)
+        if interval is None and tensor.is_constant:
+            interval = of_constant(tensor)
+        elif handler is not None and op is not None:
+            interval = self._apply(op, handler)
+            if interval is not None and isinstance(op.attrs, CONVOLUTIONS):
+                self._sums[tensor] = _settled(interval, tensor)
+                interval = add(self._sums[tensor], fit(self._look_up(op.inputs[2]), last(tensor)))
+        if interval is None:
+            return Interval(smallest, largest)
+        return _settled(clip(interval, smallest, largest), tensor)
+
+    def _apply(self, op: AnyOp, handler: Handler) -> Interval | None:
+        """Call a handler, with the intervals of the operands worked out; None for an operator with too few operands."""
+        return handler(op, self._look_up) if len(op.inputs) >= len(op.attrs.OPERANDS) else None
+
+    def _look_up(self, tensor: Tensor) -> Interval:
+        """The interval of an operand; where a faulty graph has no integers there, one that promises nothing."""
+        if tensor in self._known:
+            return self._known[tensor]
+        return self.of(tensor) if tensor.dtype in _RANGES else Interval(*INTEGER_RANGES[DType.INT64])
+
+
+def _range(tensor: Tensor) -> Range:
+    if tensor.dtype not in _RANGES:
+        raise InvalidArgument(f'tensor "{tensor.name}" holds {tensor.dtype.name} values; only integers have intervals')
+    return _RANGES[tensor.dtype]
+
+
+def _settled(interval: Interval, tensor: Tensor) -> Interval:
+    """The form in which intervals are kept: read-only arrays of the last axis' length, or integers where all agree."""
+    if not interval.is_per_channel:
+        return interval
+    if tensor.dtype in (DType.INT64, DType.SHAPE):  # arithmetic on channels needs numbers below 2**48
+        return interval.overall
+    low, high = np.broadcast_arrays(interval.low, interval.high)
+    if low.shape != (last(tensor),) or (np.all(low == low[0]) and np.all(high == high[0])):
+        return interval.overall
+    low, high = np.array(low, np.int64), np.array(high, np.int64)
+    low.flags.writeable = high.flags.writeable = False
+    return Interval(low, high)
