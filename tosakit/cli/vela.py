@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from tosakit.backend.hazards import find_hazards
-from tosakit.backend.vela import VelaReport, compile_for_ethos_u, locate_refusal
+from tosakit.backend.vela import VelaRefusal, VelaReport, VelaTensor, compile_for_ethos_u
 from tosakit.cli.console import say, table
 from tosakit.cli.parser import source_of
 from tosakit.errors import ToolFailed
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps
 from tosakit.ir.program import Program
+
+SUSPECTS = 3
+"""Results that a refusal's message names; the report has all."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,7 +47,7 @@ def compile_program(program: Program, accelerator: str, options: argparse.Namesp
     with tempfile.TemporaryDirectory(prefix="tosakit-") as scratch:
         model = Path(scratch) / (name.stem + ".tosa")
         model.write_bytes(dumps(program))
-        report = compile_for_ethos_u(
+        return compile_for_ethos_u(
             model,
             accelerator,
             output_dir=place,
@@ -55,7 +58,6 @@ def compile_program(program: Program, accelerator: str, options: argparse.Namesp
             arena_cache_size=options.arena_cache_size,
             extra_args=tuple(options.vela_arg),
         )
-    return locate_refusal(report, program)
 
 
 def print_vela(report: VelaReport) -> None:
@@ -63,12 +65,11 @@ def print_vela(report: VelaReport) -> None:
     if report.crashed:
         print(f"Vela {report.vela_version} crashed on {report.accelerator}: {report.crashed}")
     for refusal in report.refused:
-        print(f"Vela {report.vela_version} refuses it for {report.accelerator}: {refusal}")
+        print(f"Vela {report.vela_version} refuses it for {report.accelerator}: {_refusal(refusal)}")
     if not report.accepted:
         return
-    rows: list[tuple[str, str]] = [
-        ("NPU cycles", f"{report.npu_cycles:,.0f}" if report.npu_cycles is not None else "?")
-    ]
+    cycles = (("NPU cycles", report.npu_cycles), ("total cycles", report.total_cycles))
+    rows = [(name, "?" if count is None else f"{count:,.0f}") for name, count in cycles]
     rows.extend((f"{name} (KiB)", f"{size:,.1f}") for name, size in report.memory.items())
     if report.output_path is not None:
         rows.append(("written", str(report.output_path)))
@@ -77,8 +78,19 @@ def print_vela(report: VelaReport) -> None:
     table(
         "interface",
         ("", "tensor", "dtype", "shape", "bytes", "offset"),
-        [(kind, t.name or "?", t.dtype, str(list(t.shape)), t.size_bytes, t.offset) for kind, t in tensors],
+        [(kind, t.name or "?", t.dtype or "?", str(list(t.shape)), t.size_bytes, t.offset) for kind, t in tensors],
     )
+
+
+def _refusal(refusal: VelaRefusal) -> str:
+    """Vela's words, with the operator as TOSA calls it and the results it can be about."""
+    text = refusal.message if refusal.count == 1 else f"{refusal.message} ({refusal.count} times)"
+    kind = refusal.tosa_operator
+    if kind is None:
+        return text
+    where = " or ".join(f'"{name}"' for name in refusal.tensors[:SUSPECTS])
+    more = f" or {len(refusal.tensors) - SUSPECTS} others" if len(refusal.tensors) > SUSPECTS else ""
+    return f"{kind}{f' -> {where}{more}' if where else ''}: {text}"
 
 
 def vela_json(report: VelaReport) -> dict[str, Any]:
@@ -87,9 +99,19 @@ def vela_json(report: VelaReport) -> dict[str, Any]:
         "accepted": report.accepted,
         "accelerator": report.accelerator,
         "vela_version": report.vela_version,
-        "refused": [str(refusal) for refusal in report.refused],
+        "refused": [
+            {
+                "operator": refusal.tosa_operator,
+                "vela_operator": refusal.operator,
+                "tensors": list(refusal.tensors),
+                "message": refusal.message,
+                "count": refusal.count,
+            }
+            for refusal in report.refused
+        ],
         "crashed": report.crashed,
         "npu_cycles": report.npu_cycles,
+        "total_cycles": report.total_cycles,
         "memory_kib": dict(report.memory),
         "output": str(report.output_path) if report.output_path else None,
         "inputs": [_tensor(t) for t in report.inputs],
@@ -97,11 +119,12 @@ def vela_json(report: VelaReport) -> dict[str, Any]:
     }
 
 
-def _tensor(tensor: Any) -> dict[str, Any]:
+def _tensor(tensor: VelaTensor) -> dict[str, Any]:
     return {
         "name": tensor.name,
-        "dtype": str(tensor.dtype),
+        "dtype": tensor.dtype,
         "shape": list(tensor.shape),
         "bytes": tensor.size_bytes,
+        "region": tensor.region,
         "offset": tensor.offset,
     }
