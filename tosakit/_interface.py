@@ -36,18 +36,18 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Interface:
-    """Inputs and outputs of a file's first block in file order; ``used_inputs`` are those an output depends on."""
+    """Inputs and outputs of a file's first block, in file order, repeated where the file repeats them."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    used_inputs: tuple[TensorSpec, ...]
 
 
-def read_interface(model: Model) -> Interface:
-    """The interface of the first block of the first region.
+def read_interface(model: Model, *, used_only: bool = False) -> Interface:
+    """The interface of the first block of the first region; with ``used_only`` without inputs no output depends on.
 
-    Cost: one pass over the block's operators and the names of its tensors. Raises InvalidArgument where there is no
-    such file, InvalidModel where it is not a TOSA flatbuffer, ToolMissing where tosa-tools is not installed.
+    Cost: one pass over the block's tensors, about 40 µs each; with ``used_only`` also over its operators. Raises
+    InvalidArgument where there is no such file, InvalidModel where it is not a TOSA flatbuffer, ToolMissing where
+    tosa-tools is not installed.
     """
     try:
         from tosa.TosaGraph import TosaGraph  # type: ignore[import-untyped]
@@ -57,7 +57,7 @@ def read_interface(model: Model) -> Interface:
         if bytes(data[4:8]) != b"TOSA":
             raise InvalidModel(f"{_origin(model)} is not a TOSA flatbuffer: no TOSA identifier at byte 4")
         try:
-            return _read_block(TosaGraph.GetRootAs(data, 0).Regions(0).Blocks(0))
+            return _read_block(TosaGraph.GetRootAs(data, 0).Regions(0).Blocks(0), used_only)
         except _UNREADABLE as broken:
             raise InvalidModel(f"{_origin(model)} is damaged, or of a format this version does not know") from broken
 
@@ -82,7 +82,7 @@ def _buffer(model: Model) -> Iterator[bytes | mmap.mmap]:
             yield data
 
 
-def _read_block(block: Any) -> Interface:
+def _read_block(block: Any, used_only: bool) -> Interface:
     inputs = [block.Inputs(i).decode() for i in range(block.InputsLength())]
     outputs = [block.Outputs(i).decode() for i in range(block.OutputsLength())]
     wanted = {*inputs, *outputs}
@@ -101,12 +101,10 @@ def _read_block(block: Any) -> Interface:
     for name in (*inputs, *outputs):
         if name not in specs:
             raise InvalidModel(f'input or output "{name}" is in no tensor of the block; the file is inconsistent')
-    live = _live_tensors(block, outputs)
-    return Interface(
-        inputs=tuple(specs[name] for name in inputs),
-        outputs=tuple(specs[name] for name in outputs),
-        used_inputs=tuple(specs[name] for name in inputs if name in live),
-    )
+    if used_only:
+        live = _live_tensors(block, outputs)
+        inputs = [name for name in inputs if name in live]
+    return Interface(tuple(specs[name] for name in inputs), tuple(specs[name] for name in outputs))
 
 
 def _live_tensors(block: Any, outputs: list[str]) -> set[str]:

@@ -260,7 +260,8 @@ def compile_for_ethos_u(
             crashed = None if refused else _crash(child, timeout)
             return VelaReport(False, accelerator, version, refused=refused, crashed=crashed, log=log)
         with np.load(npz, allow_pickle=False) as stream:
-            inputs = _tensors(stream, "input", interface.inputs, interface.used_inputs)
+            used_inputs = read_interface(model, used_only=True).inputs
+            inputs = _tensors(stream, "input", interface.inputs, used_inputs)
             outputs = _tensors(stream, "output", interface.outputs)
         with summary.open(newline="", encoding="utf-8") as file:
             figures = next(csv.DictReader(file))
