@@ -1,0 +1,1 @@
+"""Parts of the transform ``widen_int8_activations``; private to it."""
