@@ -1,0 +1,234 @@
+"""What the rules about INT48 accumulators share: who reads one, and the numbers of the RESCALEs that do.
+
+S16 below is a RESCALE with ``scale32`` false, the only form that TOSA lets read INT48; (m, s) are its multiplier and
+shift, and ``R`` is its rounding, ``R(x) = floor(x + 1/2)``.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tosakit.engine.rule import Refusal, describe
+from tosakit.ir import ops
+from tosakit.ir.build import Builder
+from tosakit.ir.enums import DType, RoundingMode
+from tosakit.ir.graph import AnyOp, Op, Tensor
+from tosakit.ir.operator import Exit
+from tosakit.ir.types import INTEGER_RANGES
+from tosakit.numerics.intervals import Interval
+from tosakit.numerics.rescale import required_range
+from tosakit.numerics.scale import MAX_SHIFT, MIN_SHIFT
+
+Integers = npt.NDArray[np.int64]
+
+CONVOLUTIONS = (ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d)
+"""Operators with a bias whose INT16 form accumulates in INT48."""
+
+ONE, ONE_SHIFT = 1 << 14, 14
+"""The S16 pair of scale one: it copies every INT48 value that fits INT32."""
+
+BIAS_LOW, BIAS_HIGH = -(1 << 39), (1 << 39) - 1
+"""What Ethos-U55 and U65 keep of a bias: 40 bits; they drop the others without a word."""
+
+
+def is_small_ethos_u(target: str) -> bool:
+    """True for Ethos-U55 and U65, which take 40-bit biases and one RESCALE per accumulator only."""
+    return target.startswith(("ethos-u55", "ethos-u65"))
+
+
+def is_ethos_u85(target: str) -> bool:
+    """True for Ethos-U85, whose compiler cuts a 31-bit multiplier directly behind the RESCALE (ONE, ONE_SHIFT)."""
+    return target.startswith("ethos-u85")
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """A legal RESCALE on INT48. ``multiplier`` and ``shift`` have shape [1], or [C] over the last axis."""
+
+    op: Op[ops.Rescale]
+    multiplier: Integers
+    shift: Integers
+    output_zp: int
+
+    @property
+    def is_one(self) -> bool:
+        """True where every channel's scale is exactly one and no zero point is added."""
+        return self.output_zp == 0 and bool(np.all(self.multiplier == np.int64(1) << self.shift))
+
+    @property
+    def name(self) -> str:
+        """The operator, for people."""
+        return describe(self.op)
+
+
+@dataclass(frozen=True, eq=False)
+class Readers:
+    """All that reads an accumulator: RESCALEs, directly or through the IDENTITY operators listed beside them."""
+
+    rescales: tuple[Reader, ...]
+    identities: tuple[AnyOp, ...]
+
+    @property
+    def covers(self) -> tuple[AnyOp, ...]:
+        """The readers and what lies between them and the accumulator."""
+        return (*self.identities, *(reader.op for reader in self.rescales))
+
+
+def readers_of(accumulator: Tensor) -> Readers | Refusal:
+    """Every RESCALE that reads ``accumulator``; a Refusal where something else does, or a RESCALE is not legal."""
+    rescales: list[Reader] = []
+    identities: list[AnyOp] = []
+    tensors = [accumulator]
+    for tensor in tensors:  # grows while it runs
+        for user in tensor.users:
+            if isinstance(user.attrs, ops.Identity):
+                identities.append(user)
+                tensors.append(user.output)
+            elif isinstance(user.attrs, ops.Rescale) and tensor is user.inputs[0]:
+                reader = read_rescale(user)  # type: ignore[arg-type]
+                if isinstance(reader, Refusal):
+                    return reader
+                rescales.append(reader)
+            elif isinstance(user.attrs, Exit):
+                return Refusal(f'the accumulator "{tensor.name}" is a block output, so its value must stay as it is')
+            else:
+                return Refusal(f'the accumulator "{tensor.name}" is also read by {describe(user)}, not to be rescaled')
+    return Readers(tuple(rescales), tuple(identities))
+
+
+def read_rescale(op: Op[ops.Rescale]) -> Reader | Refusal:
+    """The numbers of a RESCALE on INT48; a Refusal where it is not legal or its numbers are not constants."""
+    wrong = faults(op)
+    if wrong:
+        return Refusal(f"{describe(op)} is not a legal reader of INT48: {wrong[0]}; legalize_int48_rescale repairs it")
+    if op.attrs.rounding_mode != RoundingMode.SINGLE_ROUND:
+        return Refusal(f"{describe(op)} has {op.attrs.rounding_mode.name}, whose results are not fixed")
+    constants = op.inputs[1:]
+    for operand, tensor in zip(op.attrs.OPERANDS[1:], constants, strict=True):
+        if not tensor.is_constant:
+            return Refusal(f'{operand} "{tensor.name}" of {describe(op)} is no constant')
+    multiplier, shift, _, output_zp = (integers(tensor) for tensor in constants)
+    return Reader(op, multiplier, shift, zero_point(output_zp, op.output.dtype, unsigned=op.attrs.output_unsigned))
+
+
+def integers(tensor: Tensor) -> Integers:
+    """The values of an integer constant as int64, in one dimension."""
+    return tensor.values().reshape(-1).astype(np.int64)
+
+
+def zero_point(values: Integers, dtype: DType, *, unsigned: bool) -> int:
+    """A zero point as a number; that of an unsigned tensor is stored in a signed dtype and counts from zero."""
+    value = int(values[0])
+    low, high = INTEGER_RANGES[dtype]
+    return value & (high - low) if unsigned else value
+
+
+def faults(op: Op[ops.Rescale]) -> list[str]:
+    """What makes a RESCALE on INT48 illegal, one clause each; [] for a legal one."""
+    if len(op.inputs) != len(op.attrs.OPERANDS):
+        return [f"it has {len(op.inputs)} operands, not {len(op.attrs.OPERANDS)}"]
+    x, multiplier, shift, input_zp, output_zp = op.inputs
+    dtypes = {"multiplier": DType.INT16, "shift": DType.INT8, "input_zp": x.dtype, "output_zp": op.output.dtype}
+    found = ["it has scale32"] if op.attrs.scale32 else []
+    if op.attrs.rounding_mode in (RoundingMode.UNKNOWN, RoundingMode.DOUBLE_ROUND):
+        found.append(f"its rounding mode is {op.attrs.rounding_mode.name}")
+    if op.attrs.input_unsigned:
+        found.append(f"it takes {x.dtype.name} as unsigned")
+    if op.attrs.output_unsigned and op.output.dtype == DType.INT32:
+        found.append("its INT32 output is unsigned")
+    for (operand, dtype), tensor in zip(dtypes.items(), op.inputs[1:], strict=True):
+        if tensor.dtype != dtype:
+            found.append(f"{operand} has dtype {tensor.dtype.name}, not {dtype.name}")
+    channels = x.shape[-1] if op.attrs.per_channel and x.shape else 1
+    limits = {"multiplier": (multiplier, 0, (1 << 15) - 1), "shift": (shift, MIN_SHIFT, MAX_SHIFT)}
+    for operand, (tensor, low, high) in limits.items():
+        if tensor.is_constant:
+            values = integers(tensor)
+            if values.size != channels:
+                found.append(f"{operand} has {values.size} values where {channels} are needed")
+            outside = values[(values < low) | (values > high)]
+            if outside.size:
+                found.append(f"{operand} {outside[0]} is outside [{low}, {high}]")
+    free = op.output.dtype == DType.INT8 or (op.output.dtype == DType.INT16 and op.attrs.output_unsigned)
+    for operand, tensor, may_differ in (("input_zp", input_zp, False), ("output_zp", output_zp, free)):
+        values = integers(tensor) if tensor.is_constant else np.zeros(1, np.int64)
+        if values.size != 1 or (values[0] and not may_differ):
+            found.append(f"{operand} is {values.tolist()}, not [0]")
+    return found
+
+
+def rescale_again(builder: Builder, reader: Reader, x: Tensor, shift: Integers | None = None) -> Tensor:
+    """The reader's own RESCALE, reading ``x`` (INT32 or INT48) instead, with another shift where one is given.
+
+    Constants whose dtype stays are read again; an input zero point has the dtype of ``x`` and is made anew.
+    """
+    old, multiplier, old_shift, input_zp, output_zp = reader.op.inputs
+    builder.location = reader.op.location
+    operands = (
+        x,
+        multiplier,
+        old_shift if shift is None else builder.const(shift, DType.INT8, "shift"),
+        input_zp if x.dtype == old.dtype else builder.const(np.zeros(1, np.int64), x.dtype, "input_zp"),
+        output_zp,
+    )
+    result = reader.op.output
+    return builder.op(replace(reader.op.attrs, scale32=False), operands, result.dtype, result.shape)
+
+
+def rounded(values: Integers, shift: int) -> Integers:
+    """``R(values / 2**shift)``."""
+    return (values + (np.int64(1) << (shift - 1))) >> shift if shift else values
+
+
+def clipped_to_int48(interval: Interval) -> tuple[Integers, Integers]:
+    """The bounds as arrays of shape [1] or [C]; an accumulator outside INT48 is unpredictable, so they end there."""
+    least, most = INTEGER_RANGES[DType.INT48]
+    bounds = (np.atleast_1d(np.clip(np.asarray(bound), least, most)) for bound in (interval.low, interval.high))
+    low, high = (bound.astype(np.int64) for bound in bounds)
+    return low, high
+
+
+def fits_int32(*values: Integers) -> bool:
+    """True where every number of every array is an INT32 value."""
+    low, high = INTEGER_RANGES[DType.INT32]
+    return all(bool(np.all((array >= low) & (array <= high))) for array in values)
+
+
+def within_int48(low: int, high: int) -> bool:
+    """True where both numbers are INT48 values."""
+    least, most = INTEGER_RANGES[DType.INT48]
+    return least <= low and high <= most
+
+
+def outside_required_range(
+    low: Integers, high: Integers, multiplier: Integers, shift: Integers, *, scale32: bool, output_zp: int
+) -> str | None:
+    """Why values between ``low`` and ``high`` (by channel) may break a REQUIRE of RESCALE; None where they cannot."""
+    smallest, largest = required_range(multiplier, shift, scale32=scale32, output_zp=output_zp)
+    arrays = np.broadcast_arrays(low, high, multiplier, shift, smallest, largest)
+    for channel, (at_least, at_most, m, s, first, last) in enumerate(zip(*(a.tolist() for a in arrays), strict=True)):
+        if at_least < first or at_most > last:
+            where = f" in channel {channel}" if multiplier.size > 1 else ""
+            return (
+                f"its values reach from {at_least} to {at_most}{where}, but RESCALE with multiplier {m} and shift {s} "
+                f"is defined from {first} to {last} only"
+            )
+    return None
+
+
+def why_not_shifted(reader: Reader, low: Integers, high: Integers, j: int) -> str | None:
+    """Why a reader cannot take INT32 values between ``low`` and ``high``, in units of 2^j, with a shift less by j."""
+    if reader.op.attrs.output_unsigned:
+        return f"no bound is computed for the unsigned output of {reader.name}"
+    shift = reader.shift - j
+    if np.any(shift < MIN_SHIFT):
+        return f"{reader.name} has a shift of {reader.shift.min()}, too small to take {j} off"
+    reason = outside_required_range(low, high, reader.multiplier, shift, scale32=False, output_zp=reader.output_zp)
+    return None if reason is None else f"{reader.name} cannot take {j} off its shift: {reason}"
+
+
+def saturates_at(dtype: DType, output_zp: int) -> int:
+    """The largest ``|result - zero point|`` that a signed integer output shows before it saturates."""
+    low, high = INTEGER_RANGES[dtype]
+    return max(output_zp - low, high - output_zp)

@@ -1,0 +1,183 @@
+"""The number that an illegal RESCALE on INT48 stands for, and the legal forms that come close, each with its bound.
+
+Every bound is against the real number v * m / 2^s + zero point, saturated at the limits of the output's dtype, and
+holds for all accumulator values v of the given interval.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from rewrites._accumulator import (
+    Integers,
+    fits_int32,
+    integers,
+    is_ethos_u85,
+    outside_required_range,
+    rounded,
+    saturates_at,
+)
+from tosakit.engine.contract import WithinLsb
+from tosakit.engine.rule import Refusal
+from tosakit.errors import InvalidArgument
+from tosakit.ir import ops
+from tosakit.ir.enums import DType, RoundingMode
+from tosakit.ir.graph import Op
+from tosakit.ir.types import INTEGER_RANGES, Array
+from tosakit.numerics.intervals import Interval
+from tosakit.numerics.rescale import rescale_error_bound
+from tosakit.numerics.scale import MAX_SHIFT, MIN_SHIFT, multiplier_and_shift
+
+_SHIFTS = (-64, 127)
+"""Shifts outside these limits are never part of a scale that RESCALE can express."""
+
+_BOUND_STEPS = 1024
+"""Bounds are rounded up to multiples of 1/1024 LSB, so that comparing them with measured doubles is safe."""
+
+
+@dataclass(frozen=True, eq=False)
+class Meaning:
+    """Scales m / 2^s (arrays of shape [1] or [C]), zero point and dtype of the output, and the values scaled."""
+
+    multiplier: Integers
+    shift: Integers
+    output_zp: int
+    dtype: DType
+    rounding_mode: RoundingMode
+    low: int
+    high: int
+
+    @property
+    def scales(self) -> list[Fraction]:
+        """The exact scale of every channel."""
+        return [
+            Fraction(m) / Fraction(2) ** s for m, s in zip(self.multiplier.tolist(), self.shift.tolist(), strict=True)
+        ]
+
+    def relevant(self, scale: Fraction) -> int:
+        """The largest ``|v|`` whose error counts: larger values saturate, and are off by no more than this one."""
+        return min(max(abs(self.low), abs(self.high)), math.ceil(saturates_at(self.dtype, self.output_zp) / scale))
+
+    def real_values(self, accumulator: Array) -> Array:
+        """``v * m / 2^s + zero point`` of accumulator values, each the double nearest to the exact number."""
+        factor = self.multiplier.astype(object) * 2 ** np.maximum(-self.shift, 0).astype(object)
+        divisor = 2 ** np.maximum(self.shift, 0).astype(object)
+        numbers = (accumulator.astype(object) * factor + self.output_zp * divisor) / divisor
+        return np.asarray(numbers, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """The last RESCALE's numbers, the shift j of a copy to INT32 before it (None: there is none), and the bound."""
+
+    pre_shift: int | None
+    multiplier: Integers
+    shift: Integers
+    rounding_mode: RoundingMode
+    contract: WithinLsb
+
+
+def meaning_of(op: Op[ops.Rescale], interval: Interval) -> Meaning | Refusal:
+    """What ``op`` stands for on values of ``interval``; a Refusal where that is not a positive, known scale."""
+    if len(op.inputs) != len(op.attrs.OPERANDS):
+        return Refusal("operands are missing")
+    x = op.inputs[0]
+    for operand, tensor in zip(op.attrs.OPERANDS[1:], op.inputs[1:], strict=True):
+        if not tensor.is_constant or tensor.dtype not in INTEGER_RANGES:
+            return Refusal(f'{operand} "{tensor.name}" is no integer constant')
+    multiplier, shift, input_zp, output_zp = (integers(tensor) for tensor in op.inputs[1:])
+    channels = x.shape[-1] if op.attrs.per_channel and x.shape else 1
+    for operand, values, size in (
+        ("multiplier", multiplier, channels),
+        ("shift", shift, channels),
+        ("input_zp", input_zp, 1),
+        ("output_zp", output_zp, 1),
+    ):
+        if values.size != size:
+            return Refusal(f"{operand} has {values.size} values where {size} are needed")
+    if op.attrs.input_unsigned or op.attrs.output_unsigned:
+        return Refusal("what an unsigned input or output should mean here is not known")
+    if op.output.dtype not in (DType.INT8, DType.INT16, DType.INT32):
+        return Refusal(f"RESCALE of INT48 to {op.output.dtype.name} does not exist")
+    if input_zp[0]:
+        return Refusal(f"INT48 has no zero point, and input_zp is {input_zp[0]}")
+    low, high = INTEGER_RANGES[op.output.dtype] if op.output.dtype == DType.INT8 else (0, 0)
+    if not low <= output_zp[0] <= high:
+        return Refusal(
+            f"output_zp {output_zp[0]} is outside [{low}, {high}], the zero points of {op.output.dtype.name}"
+        )
+    for channel, (m, s) in enumerate(zip(multiplier.tolist(), shift.tolist(), strict=True)):
+        if m <= 0 or not _SHIFTS[0] <= s <= _SHIFTS[1]:
+            return Refusal(f"multiplier {m} with shift {s} in channel {channel} is no scale that RESCALE can express")
+    return Meaning(
+        multiplier, shift, int(output_zp[0]), op.output.dtype, op.attrs.rounding_mode, interval.lowest, interval.highest
+    )
+
+
+def one_step(meaning: Meaning) -> Form | Refusal:
+    """A 16-bit multiplier and shift: the pair itself where it is legal, else the nearest."""
+    pair = _nearest(meaning, 16, pre_shift=0)
+    if isinstance(pair, Refusal):
+        return pair
+    reason = outside_required_range(
+        np.array([meaning.low]), np.array([meaning.high]), *pair, scale32=False, output_zp=meaning.output_zp
+    )
+    if reason is not None:
+        return Refusal(f"the accumulator is not proved to keep the result in INT32: {reason}")
+    scales = meaning.scales
+    reach = [meaning.relevant(scale) for scale in scales]
+    bound = max(rescale_error_bound(scales, *pair, reach).tolist())
+    off = max(
+        abs(Fraction(m, 1 << s) / scale - 1)
+        for m, s, scale in zip(pair[0].tolist(), pair[1].tolist(), scales, strict=True)
+    )
+    because = f"16-bit multiplier, off by {float(off):.2g} at most, and one rounding"
+    if meaning.rounding_mode == RoundingMode.DOUBLE_ROUND:
+        because += ", which DOUBLE_ROUND became"
+    return Form(None, *pair, RoundingMode.SINGLE_ROUND, WithinLsb(_up(Fraction(bound)), because))
+
+
+def two_steps(meaning: Meaning, target: str) -> Form | Refusal:
+    """A copy to INT32, shifted by the smallest j that makes it fit, and a 31-bit multiplier with the shift s - j."""
+    low, high = np.array([meaning.low]), np.array([meaning.high])
+    first = 1 if is_ethos_u85(target) else 0
+    j = next(j for j in range(first, MAX_SHIFT) if fits_int32(rounded(low, j), rounded(high, j)))
+    pair = _nearest(meaning, 32, pre_shift=j)
+    if isinstance(pair, Refusal):
+        return pair
+    reason = outside_required_range(rounded(low, j), rounded(high, j), *pair, scale32=True, output_zp=meaning.output_zp)
+    if reason is not None:
+        return Refusal(f"the second of two steps is not proved to be in range: {reason}")
+    double = meaning.rounding_mode == RoundingMode.DOUBLE_ROUND
+    mode = RoundingMode.DOUBLE_ROUND if double else RoundingMode.SINGLE_ROUND
+    scales = [scale * 2**j for scale in meaning.scales]
+    reach = [meaning.relevant(scale) for scale in scales]
+    last = max(rescale_error_bound(scales, *pair, reach, rounding_mode=mode).tolist())
+    bound = Fraction(last) + (max(scales) / 2 if j else 0)
+    because = f"accumulator rounded to multiples of 2^{j}, then one rounding" if j else "one rounding"
+    return Form(j, *pair, mode, WithinLsb(_up(bound), because))
+
+
+def _nearest(meaning: Meaning, width: int, pre_shift: int) -> tuple[Integers, Integers] | Refusal:
+    """Legal pairs for the scales times 2**pre_shift; a pair that is legal as it stands keeps its multiplier."""
+    shift = meaning.shift - pre_shift
+    legal = (meaning.multiplier < 1 << (width - 1)) & (shift >= MIN_SHIFT) & (shift <= MAX_SHIFT)
+    if legal.all():
+        return meaning.multiplier, shift
+    scales = [scale * 2**pre_shift for scale in meaning.scales]
+    if min(scales) < Fraction(1, 1 << (MAX_SHIFT + 1)):
+        return Refusal(f"the scale {float(min(scales)):.3g} underflows: its multiplier would be 0")
+    try:
+        nearest = multiplier_and_shift(scales, width)
+    except InvalidArgument as error:
+        return Refusal(str(error))
+    return (
+        np.where(legal, meaning.multiplier, nearest.multiplier.astype(np.int64)),
+        np.where(legal, shift, nearest.shift.astype(np.int64)),
+    )
+
+
+def _up(bound: Fraction) -> float:
+    return math.ceil(bound * _BOUND_STEPS) / _BOUND_STEPS

@@ -1,0 +1,137 @@
+"""Take an INT48 bias out of a convolution and add it in INT32 behind it.
+
+    CONV(x, w, b48) ─▶ RESCALE(m, s) ─▶ y
+
+    CONV(x, w, 0) ─▶ RESCALE(2^14, 14+j) ─▶ INT32 ─▶ ADD(b32) ─▶ RESCALE(m, s-j) ─▶ y      b32 = R(b / 2^j)
+          │
+          └─ every reader is a RESCALE; each gets its own last RESCALE behind the one ADD
+
+With A the accumulator without bias and R(x) = floor(x + 1/2): where A, A + b and b are proved to fit INT32, j is 0, the
+first RESCALE copies, and the last one sees A + b as before: identical. Otherwise j is the smallest shift that makes
+them fit, and the last RESCALE sees (A + b + e) / 2^j with |e| <= E = 2^(j-1) + |b32 * 2^j - b|. As
+|R(p) - R(q)| <= ceil(|p - q|) and clipping moves no two numbers apart, results differ by at most ceil(E * m / 2^s).
+A wide bias costs nothing on Ethos-U85, so by default only biases that a target cannot hold are split.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rewrites._accumulator import (
+    BIAS_HIGH,
+    BIAS_LOW,
+    CONVOLUTIONS,
+    ONE,
+    ONE_SHIFT,
+    Integers,
+    Readers,
+    clipped_to_int48,
+    fits_int32,
+    integers,
+    is_small_ethos_u,
+    readers_of,
+    rescale_again,
+    rounded,
+    why_not_shifted,
+)
+from tosakit.engine.contract import Contract, Exact, WithinLsb
+from tosakit.engine.pattern import Capture, Match
+from tosakit.engine.rule import Context, Refusal, Replacement, Rule
+from tosakit.ir import ops
+from tosakit.ir.build import Builder
+from tosakit.ir.enums import DType
+
+CONV = Capture(*CONVOLUTIONS, operands=(None,) * 5)
+
+
+@dataclass(frozen=True)
+class Options:
+    """``when``: ``target`` splits only what the target cannot hold, ``all`` every bias that is not zero."""
+
+    when: Literal["target", "all"] = "target"
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """``bias`` in INT32 units of ``2**pre_shift``, and the readers to move behind the ADD."""
+
+    readers: Readers
+    bias: Integers
+    pre_shift: int
+    contract: Contract
+
+
+def precondition(match: Match, context: Context) -> Plan | Refusal | None:
+    """Prove the exact form, or find the pre-shifted one and its bound."""
+    conv = match[CONV]
+    bias = conv.inputs[2]
+    if bias.dtype != DType.INT48 or conv.output.dtype != DType.INT48:
+        return None
+    every = context.options.when == "all"
+    if not every and not is_small_ethos_u(context.target):
+        return None
+    if not bias.is_constant:
+        return Refusal(f'the bias "{bias.name}" is no constant, so nothing is known about its size')
+    values = integers(bias)
+    if not (values.any() if every else np.any((values < BIAS_LOW) | (values > BIAS_HIGH))):
+        return None
+    readers = readers_of(conv.output)
+    if isinstance(readers, Refusal) or not readers.rescales:
+        return readers if isinstance(readers, Refusal) else None
+    low, high = clipped_to_int48(context.intervals.without_bias(conv))
+    j = _smallest_pre_shift(low, high, values)
+    if j == 0:
+        return Plan(readers, values, 0, Exact())
+    short = rounded(values, j)
+    reach = rounded(low, j) + short, rounded(high, j) + short
+    slack = (1 << (j - 1)) + np.abs((short << j) - values)  # E of the docstring
+    for reader in readers.rescales:
+        if (reason := why_not_shifted(reader, *reach, j)) is not None:
+            return Refusal(f"the accumulator without bias reaches from {low.min()} to {high.max()}, and {reason}")
+    return Plan(readers, short, j, _bound(readers, slack, j))
+
+
+def _smallest_pre_shift(low: Integers, high: Integers, bias: Integers) -> int:
+    """The smallest j with which accumulator, bias and their sum fit INT32, for values between low and high."""
+    terms = ((j, rounded(low, j), rounded(high, j), rounded(bias, j)) for j in range(20))  # 18 is enough for INT48
+    return next(j for j, a, b, c in terms if fits_int32(a, b, c, a + c, b + c))
+
+
+def _bound(readers: Readers, slack: Integers, j: int) -> WithinLsb:
+    numerators = [(reader.multiplier * slack, reader.shift) for reader in readers.rescales]
+    worst = max(int((-(-numerator >> shift)).max()) for numerator, shift in numerators)
+    before = max(float(np.ldexp(numerator.astype(np.float64), -shift).max()) for numerator, shift in numerators)
+    because = f"accumulator and bias rounded to multiples of 2^{j}, {before:.3g} LSB at most before the last rounding"
+    return WithinLsb(float(worst), because)
+
+
+def replacement(match: Match, plan: Plan) -> Replacement:
+    """Zero bias, first RESCALE, ADD, and a last RESCALE for every reader."""
+    conv, j = match[CONV], plan.pre_shift
+    x, weight, bias, *zero_points = conv.inputs
+    accumulator = conv.output
+    builder = Builder(accumulator.name, location=conv.location, origin=RULE.name)
+    zero = builder.const(np.zeros(bias.shape, np.int64), DType.INT48, "zero_bias")
+    bare = builder.op(conv.attrs, (x, weight, zero, *zero_points), DType.INT48, accumulator.shape, name="without_bias")
+    narrow = builder.rescale(bare, DType.INT32, ONE, ONE_SHIFT + j, scale32=False, name="int32")
+    ones = (1,) * (len(accumulator.shape) - 1)
+    addend = builder.const(plan.bias.reshape(*ones, -1), DType.INT32, "bias")
+    total = builder.op(ops.Add(), (narrow, addend), DType.INT32, accumulator.shape, name="with_bias")
+    values = {
+        reader.op.output: rescale_again(builder, reader, total, reader.shift - j if j else None)
+        for reader in plan.readers.rescales
+    }
+    return Replacement(builder.ops, values, plan.contract, covers=(conv, *plan.readers.covers))
+
+
+RULE = Rule(
+    name="split_int48_bias",
+    pattern=CONV,
+    precondition=precondition,
+    replacement=replacement,
+    contract=WithinLsb(math.inf, because="each rewrite is exact or states its own bound"),
+    summary="Take an INT48 bias out of a convolution and add it in INT32 behind it.",
+    options=Options,
+)
