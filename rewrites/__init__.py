@@ -1,1 +1,23 @@
 """The shipped rewrites: one file per rule, listed here in the order the documentation shows them."""
+
+from collections.abc import Mapping
+
+from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
+from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
+from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
+from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
+from rewrites.widen_int8_activations import TRANSFORM as WIDEN_INT8_ACTIVATIONS
+from tosakit.engine.rule import Step
+
+RULES: tuple[Step, ...] = (
+    WIDEN_INT8_ACTIVATIONS,
+    LEGALIZE_INT48_RESCALE,
+    SPLIT_INT48_BIAS,
+    FUSE_INT48_BIAS,
+    SINGLE_RESCALE_PER_ACCUMULATOR,
+)
+
+PIPELINES: Mapping[str, tuple[Step, ...]] = {
+    "int16": (WIDEN_INT8_ACTIVATIONS, LEGALIZE_INT48_RESCALE),
+    "ethos-u": (SINGLE_RESCALE_PER_ACCUMULATOR, SPLIT_INT48_BIAS),
+}

@@ -3,6 +3,8 @@
 import argparse
 import json
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +20,7 @@ from tosakit.io.reader import load
 from tosakit.io.writer import dumps, save
 from tosakit.ir.program import Program
 from tosakit.rewriting import Rewriting, rewrite
+from tosakit.spec.diagnostics import Diagnostic
 
 DEFAULT_PIPELINE = "int16"
 TARGET_PIPELINE = "ethos-u"
@@ -34,8 +37,7 @@ def run(options: argparse.Namespace) -> int:
     for note in program.notes:
         say(f"note: {note}")
     done = _rewrite(program, options)
-    for diagnostic in done.diagnostics[:SHOWN]:
-        say(f"{diagnostic}")
+    _say_diagnostics(done.diagnostics)
     for refusal in done.result.refusals[:SHOWN]:
         say(f"{refusal.rule} refused at {refusal.operator}: {refusal.reason}")
     if len(done.result.refusals) > SHOWN:
@@ -55,6 +57,18 @@ def run(options: argparse.Namespace) -> int:
         write_text(options.report, json.dumps(build_report(options, source, done, vela), indent=1) + "\n")
     say(_last_line(done, options, accepted))
     return 0 if accepted else 1
+
+
+def _say_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
+    """Errors in full, warnings as one line per kind."""
+    errors = [finding for finding in diagnostics if finding.severity == "error"]
+    for finding in errors[:SHOWN]:
+        say(str(finding))
+    if len(errors) > SHOWN:
+        say(f"... and {len(errors) - SHOWN} more errors")
+    kinds = Counter(finding.code for finding in diagnostics if finding.severity != "error")
+    for code, count in kinds.items():
+        say(f"warning: {code}, {count} times" if count > 1 else f"warning: {code}")
 
 
 def _refuse_impossible(options: argparse.Namespace) -> None:
