@@ -73,7 +73,9 @@ def rewrite(
 
     def after_step(current: Program, batch: Sequence[Step]) -> None:
         if check == "each":
-            _raise_if_broken(mark.advance(current, batch, chosen, target, vectors, seed))
+            report = mark.advance(current, batch, chosen, target, vectors, seed)
+            if not report.kept:
+                raise BrokenPromise(report)
 
     result = run_steps(
         program,
@@ -86,12 +88,22 @@ def rewrite(
         for_check=check != "none",
     )
     _refuse_illegal(program, diagnostics, result)
-    report = None
+    done = Rewriting(before, program, steps, result, diagnostics, None)
     if check != "none":
         show = progress("checking") if progress else None
-        report = check_rewrite(before, result, vectors=vectors, seed=seed, progress=show)
-        _raise_if_broken(report)
-    return Rewriting(before, program, steps, result, diagnostics, report)
+        done.check = check_rewrite(before, result, vectors=vectors, seed=seed, progress=show)
+        if not done.check.kept:
+            raise BrokenPromise(done.check, done)
+    return done
+
+
+class BrokenPromise(NotEquivalent):
+    """The result does not keep what its rewrites promise; ``rewriting`` is all that was done, for a report."""
+
+    def __init__(self, check: CheckReport, rewriting: "Rewriting | None" = None) -> None:
+        reasons = "\n  ".join(check.reasons)
+        super().__init__(f"the result does not keep what its rewrites promise; nothing was written:\n  {reasons}")
+        self.rewriting = rewriting
 
 
 class _Mark:
@@ -108,11 +120,6 @@ class _Mark:
         report = check_rewrite(self.last, result, vectors=vectors, seed=seed)
         self.last = current.clone()
         return report
-
-
-def _raise_if_broken(report: CheckReport) -> None:
-    if not report.kept:
-        raise NotEquivalent("the result does not keep what its rewrites promise:\n  " + "\n  ".join(report.reasons))
 
 
 def _refuse_illegal(program: Program, loaded: Sequence[Diagnostic], result: RewriteResult) -> None:

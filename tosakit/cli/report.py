@@ -65,7 +65,8 @@ def build_report(
 
 
 def _output(options: argparse.Namespace, done: Rewriting, vela: VelaReport | None) -> dict[str, Any] | None:
-    if not options.output or (vela is not None and not vela.accepted):
+    failed = done.check is not None and not done.check.kept
+    if not options.output or failed or (vela is not None and not vela.accepted):
         return None
     data = dumps(done.program) if options.output == "-" else Path(options.output).read_bytes()
     return {"path": str(options.output), "sha256": hashlib.sha256(data).hexdigest()}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from tosakit.backend.vela import VelaReport
 from tosakit.catalogue import load_catalogue
 from tosakit.cli.console import progress_bars, say, table
 from tosakit.cli.parser import parse_settings, source_of
@@ -19,7 +20,7 @@ from tosakit.io.qparams import apply_qparams, load_qparams, save_qparams, sideca
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps, save
 from tosakit.ir.program import Program
-from tosakit.rewriting import Rewriting, rewrite
+from tosakit.rewriting import BrokenPromise, Rewriting, rewrite
 from tosakit.spec.diagnostics import Diagnostic
 
 DEFAULT_PIPELINE = "int16"
@@ -36,7 +37,12 @@ def run(options: argparse.Namespace) -> int:
     annotated = _annotate(program, options, source)
     for note in program.notes:
         say(f"note: {note}")
-    done = _rewrite(program, options)
+    try:
+        done = _rewrite(program, options)
+    except BrokenPromise as broken:
+        if options.report and broken.rewriting is not None:
+            _report(options, source, broken.rewriting, None)
+        raise
     _say_diagnostics(done.diagnostics)
     for refusal in done.result.refusals[:SHOWN]:
         say(f"{refusal.rule} refused at {refusal.operator}: {refusal.reason}")
@@ -54,9 +60,13 @@ def run(options: argparse.Namespace) -> int:
         if vela is not None:
             print_vela(vela)
     if options.report:
-        write_text(options.report, json.dumps(build_report(options, source, done, vela), indent=1) + "\n")
+        _report(options, source, done, vela)
     say(_last_line(done, options, accepted))
     return 0 if accepted else 1
+
+
+def _report(options: argparse.Namespace, source: Path | bytes, done: Rewriting, vela: VelaReport | None) -> None:
+    write_text(options.report, json.dumps(build_report(options, source, done, vela), indent=1) + "\n")
 
 
 def _say_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
