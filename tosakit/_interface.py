@@ -49,6 +49,30 @@ def read_interface(model: Model, *, used_only: bool = False) -> Interface:
     InvalidArgument where there is no such file, InvalidModel where it is not a TOSA flatbuffer, ToolMissing where
     tosa-tools is not installed.
     """
+    with _first_block(model) as block:
+        return _read_block(block, used_only)
+
+
+def read_producers(model: Model) -> dict[str, str]:
+    """The TOSA operator that makes each tensor of the first block; empty for one that no operator makes.
+
+    Cost and errors as :func:`read_interface`.
+    """
+    with _first_block(model) as block:
+        from tosa.Op import Op  # type: ignore[import-untyped]
+
+        names = {number: name for name, number in vars(Op).items() if isinstance(number, int)}
+        producers = {block.Tensors(i).Name().decode(): "" for i in range(block.TensorsLength())}
+        for i in range(block.OperatorsLength()):
+            operator = block.Operators(i)
+            for j in range(operator.OutputsLength()):
+                producers[operator.Outputs(j).decode()] = names.get(operator.Op(), "")
+        return producers
+
+
+@contextmanager
+def _first_block(model: Model) -> Iterator[Any]:
+    """The block's accessor; what goes wrong while it is read is a fault of the file."""
     try:
         from tosa.TosaGraph import TosaGraph  # type: ignore[import-untyped]
     except ImportError as missing:
@@ -57,7 +81,7 @@ def read_interface(model: Model, *, used_only: bool = False) -> Interface:
         if bytes(data[4:8]) != b"TOSA":
             raise InvalidModel(f"{_origin(model)} is not a TOSA flatbuffer: no TOSA identifier at byte 4")
         try:
-            return _read_block(TosaGraph.GetRootAs(data, 0).Regions(0).Blocks(0), used_only)
+            yield TosaGraph.GetRootAs(data, 0).Regions(0).Blocks(0)
         except _UNREADABLE as broken:
             raise InvalidModel(f"{_origin(model)} is damaged, or of a format this version does not know") from broken
 

@@ -198,7 +198,7 @@ def test_of_two_convolutions_the_one_with_two_rescales_is_named(tmp_path: Path) 
     ]
     report = _compile(tmp_path, U55, tensors, operators, "x", "y16 y32")
     [refusal] = report.refused
-    assert (refusal.operator, refusal.tensors) == ("Conv2D", ("acc2",))
+    assert (refusal.operator, refusal.tosa_operator, refusal.tensors) == ("Conv2D", "CONV2D", ("acc2",))
 
 
 def test_a_transposed_convolution_is_found_behind_the_convolution_it_becomes(tmp_path: Path) -> None:
@@ -221,7 +221,54 @@ def test_a_transposed_convolution_is_found_behind_the_convolution_it_becomes(tmp
     ]
     report = _compile(tmp_path, U55, tensors, operators, "x", "y")
     [refusal] = report.refused
-    assert (refusal.operator, refusal.tensors) == ("Conv2D", ("acc",))
+    assert (refusal.operator, refusal.tosa_operator, refusal.tensors) == ("Conv2D", "TRANSPOSE_CONV2D", ("acc",))
+
+
+def test_a_resize_is_found_behind_the_pooling_it_becomes(tmp_path: Path) -> None:
+    shapes = {"scale": [3, 1, 4, 1], "offset": [0, 0], "border": [2, 0]}
+    tables = [
+        {"name": name, "rank": len(values), "data": list(np.array(values, "<i8").tobytes())}
+        for name, values in shapes.items()
+    ]
+    tensors = [tensor("x", [2, 7, 4, 9], "INT8"), tensor("y", [2, 21, 13, 9], "INT8")]
+    operators = [op("CONST_SHAPE", [], [name]) for name in shapes]
+    operators.append(op("RESIZE", ["x", *shapes], ["y"], mode="NEAREST"))
+    graph = {**block("main", tensors, operators, ["x"], ["y"]), "shapes": tables}
+    report = compile_for_ethos_u(save(tmp_path / "m.tosa", graph), U55, output_dir=tmp_path / "out")
+    [refusal] = report.refused
+    assert (refusal.operator, refusal.tosa_operator, refusal.tensors) == ("AvgPool", "RESIZE", ("y",))
+
+
+def test_a_volume_convolution_is_found_behind_the_convolution_it_becomes(tmp_path: Path) -> None:
+    """A kernel of depth 1 becomes CONV2D, and an INT48 result without a RESCALE is then refused."""
+    tensors = [
+        tensor("x", [1, 2, 4, 4, 2], "INT16"),
+        const("w", np.ones((2, 1, 1, 1, 2)), "INT8"),
+        const("bias", [0, 0], "INT48"),
+        const("zx", [0], "INT16"),
+        const("zw", [0], "INT8"),
+        tensor("acc", [1, 2, 4, 4, 2], "INT48"),
+    ]
+    attribute = {"pad": [0] * 6, "stride": [1] * 3, "dilation": [1] * 3, "acc_type": "INT48"}
+    operators = [op("CONV3D", ["x", "w", "bias", "zx", "zw"], ["acc"], **attribute)]
+    [refusal] = _compile(tmp_path, U55, tensors, operators, "x", "acc").refused
+    assert (refusal.operator, refusal.tosa_operator, refusal.tensors) == ("Conv2D", "CONV3D", ("acc",))
+
+
+def test_what_vela_makes_itself_is_put_down_to_a_tensor_of_the_model(tmp_path: Path) -> None:
+    """BOOL is converted with an operator TOSA does not have, on a tensor x_int8 the model does not have."""
+    tensors = [tensor("x", [1, 4], "BOOL"), tensor("z", [1, 4], "BOOL"), tensor("y", [1, 4], "BOOL")]
+    report = _compile(tmp_path, U55, tensors, [op("LOGICAL_OR", ["x", "z"], ["y"])], "x z", "y")
+    [refusal] = report.refused
+    assert (refusal.operator, refusal.tosa_operator) == ("NotEqual", None)
+    assert sorted(refusal.tensors) == ["x", "z"]
+
+
+def test_names_of_velas_file_reader_are_tosas_own(tmp_path: Path) -> None:
+    tensors = [tensor("x", [1, 4], "INT8"), tensor("y", [1, 4], "INT8")]
+    report = _compile(tmp_path, U85, tensors, [{**_clamp("x", "y", np.int8), "inputs": []}], "x", "y")
+    [refusal] = report.refused
+    assert (refusal.operator, refusal.tosa_operator) == ("CLAMP", "CLAMP")
 
 
 def test_findings_of_the_validation_are_counted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from tosakit._child import ChildResult, run_child
-from tosakit._interface import TensorSpec, read_interface
+from tosakit._interface import TensorSpec, read_interface, read_producers
 from tosakit.errors import InvalidArgument, ToolMissing
 from tosakit.ir.types import numpy_dtype
 
@@ -112,10 +112,17 @@ VELA_OP_TO_TOSA = {
     "While": "WHILE_LOOP",
     "Xor": "BITWISE_XOR",
 }
-"""What Vela calls an operator, and the TOSA operator it reads as that. Read off Vela's own graph dumps."""
+"""What Vela calls an operator, and the TOSA operator it reads as that. Read off Vela's own graph dumps.
 
-_BECOMES = {"Conv2D": ("TransposeConv2D",)}
-"""Operators that Vela turns into another kind only after its last graph dump, by the kind a refusal then names."""
+A refusal can also name a kind that Vela makes itself, such as NotEqual where it converts a BOOL tensor.
+"""
+
+_MADE_FROM = {
+    "AvgPool": ("Resize",),
+    "Conv2D": ("TransposeConv2D", "Conv3D"),
+    "DepthwiseConv2D": ("TransposeConv2D",),
+}
+"""Kinds that Vela turns other operators into, so that a refusal naming the kind can be about these."""
 
 _STRATEGIES = ("Performance", "Size")
 _MEMORIES = ("sram", "dram", "on_chip_flash", "off_chip_flash")
@@ -134,22 +141,18 @@ _LAST_GRAPH = "[ Graph With Tensor Quantization ]"
 class VelaRefusal:
     """Something Vela would not compile.
 
-    ``operator`` is Vela's name for the kind of operator (see ``VELA_OP_TO_TOSA``; some messages use the TOSA name), or
-    None where the message is about the whole file; ``message`` is Vela's own. ``count`` is how often it was said.
-    ``tensors`` are result tensors, by their names in the model, of the operators the refusal can be about, likeliest
-    first: Vela itself names none, so they are read off the last graph it printed before it gave up.
+    ``operator`` is Vela's name for the kind of operator, or None where the message is about the whole file;
+    ``tosa_operator`` the TOSA operator behind it, or None where that is not known. ``message`` is Vela's own, said
+    ``count`` times. ``tensors`` are results, by their names in the model, of the operators the refusal can be about,
+    likeliest first (of a pair that Vela has merged, the second one's). Vela itself names none: they are read off the
+    last graph it printed before it gave up.
     """
 
     operator: str | None
+    tosa_operator: str | None
     message: str
     tensors: tuple[str, ...] = ()
     count: int = 1
-
-    @property
-    def tosa_operator(self) -> str | None:
-        """The TOSA operator that ``operator`` stands for; None where there is none or it is not known."""
-        name = self.operator or ""
-        return VELA_OP_TO_TOSA.get(name, name if name.upper() == name and name else None)
 
 
 @dataclass(frozen=True)
@@ -371,7 +374,7 @@ def _refusals(child: ChildResult, runner: _Runner) -> tuple[VelaRefusal, ...]:
     text = failure.group(1).strip()
     operator = _NOT_ON_NPU.search(text)
     if operator:
-        return (VelaRefusal(operator.group(1), text, _suspects(runner, operator.group(1))),)
+        return (_locate(operator.group(1), text, runner),)
     return _parse_findings(text)
 
 
@@ -389,22 +392,47 @@ def _parse_findings(text: str) -> tuple[VelaRefusal, ...]:
             findings[-1][1].append(reason)
     if not findings:
         named = re.search(r"Failed to create (\w+) operation", stage)
-        return (VelaRefusal(named.group(1) if named else None, stage),)
+        name = named.group(1) if named else None
+        return (VelaRefusal(name, _tosa_name(name), stage),)
     counts: dict[tuple[str | None, str], int] = {}
     for operator, reasons in findings:
         key = (operator, "; ".join(reasons))
         counts[key] = counts.get(key, 0) + 1
-    return tuple(VelaRefusal(operator, reason, count=count) for (operator, reason), count in counts.items())
+    return tuple(VelaRefusal(name, _tosa_name(name), reason, count=count) for (name, reason), count in counts.items())
 
 
-def _suspects(runner: _Runner, operator: str) -> tuple[str, ...]:
-    """Result tensors of the operators that a refusal naming only their kind can be about, likeliest first.
+def _tosa_name(operator: str | None) -> str | None:
+    """The TOSA operator of a name Vela used; its file reader already uses TOSA's own names."""
+    if operator is None or operator in VELA_OP_TO_TOSA.values():
+        return operator
+    return VELA_OP_TO_TOSA.get(operator)
+
+
+def _locate(operator: str, message: str, runner: _Runner) -> VelaRefusal:
+    """Put a refusal that names only a kind of operator down to tensors of the model, and to a TOSA operator."""
+    producers = read_producers(runner.model)
+    suspects = [_model_name(name, producers) for name in _suspects(runner, operator)]
+    tensors = dict.fromkeys(name for name in suspects if name)
+    kinds = [VELA_OP_TO_TOSA.get(kind) for kind in (*_MADE_FROM.get(operator, ()), operator)]
+    makers = [producers[name] for name in tensors if producers[name] in kinds]
+    return VelaRefusal(operator, makers[0] if makers else _tosa_name(operator), message, tuple(tensors))
+
+
+def _model_name(name: str, known: Mapping[str, str]) -> str:
+    """The tensor that Vela named one of its own after, as in ``x_int8`` and ``x/Transpose``; empty if none is known."""
+    while name and name not in known:
+        name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
+    return name
+
+
+def _suspects(runner: _Runner, operator: str) -> list[str]:
+    """Results of the operators that a refusal naming only their kind can be about, as Vela calls them.
 
     Vela is asked again, with a dump of its graph. In the last one it has merged each accumulator it could with its
     RESCALE; a result that is still 48 or 64 bits wide marks an operator where it could not.
     """
     dump = runner.run("--verbose-graph", "--verbose-quantization").stdout.rpartition(_LAST_GRAPH)[2]
-    kinds = (*_BECOMES.get(operator, ()), operator)
+    kinds = (*_MADE_FROM.get(operator, ()), operator)
     found: list[tuple[str, str, str]] = []
     current: tuple[str, str] | None = None
     for line in dump.splitlines():
@@ -415,5 +443,4 @@ def _suspects(runner: _Runner, operator: str) -> tuple[str, ...]:
         elif result and current and current[0] in kinds:
             found.append((*current, result.group(1)))
     wide = [name for _, name, dtype in found if dtype in ("Int48", "Int64")]
-    by_kind = [name for kind in kinds for found_kind, name, _ in found if found_kind == kind]
-    return tuple(wide or by_kind)
+    return wide or [name for kind in kinds for found_kind, name, _ in found if found_kind == kind]
