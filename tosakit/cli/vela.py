@@ -85,7 +85,7 @@ def print_vela(report: VelaReport) -> None:
 def _refusal(refusal: VelaRefusal) -> str:
     """Vela's words, with the operator as TOSA calls it and the results it can be about."""
     text = refusal.message if refusal.count == 1 else f"{refusal.message} ({refusal.count} times)"
-    kind = refusal.tosa_operator
+    kind = refusal.tosa_operator or refusal.operator
     if kind is None:
         return text
     where = " or ".join(f'"{name}"' for name in refusal.tensors[:SUSPECTS])

@@ -192,10 +192,14 @@ def _run(
     timeout: float,
     report: Callable[[int], object],
 ) -> list[RunResult]:
+    """One result per vector; a hang, crash or refusal ends the runs and stands for the rest too."""
     results: list[RunResult] = []
     for done, result in enumerate(oracle.run_many(dumps(program), inputs, timeout=timeout), start=1):
         results.append(result)
         report(done)
+        if result.status in (Status.TIMEOUT, Status.CRASHED, Status.REFUSED):
+            results.extend([result] * (len(inputs) - done))
+            break
     return results
 
 
