@@ -1,0 +1,119 @@
+"""RESCALEs for real scales: the pair, whether the values at hand allow it, and how far off the result can be.
+
+Bounds are exact rational numbers. A tensor is described by one entry, or by one for each index of its last axis.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from tosakit.errors import InvalidArgument, Unsupported
+from tosakit.ir.build import Builder
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import Tensor
+from tosakit.ir.types import INTEGER_RANGES
+from tosakit.numerics import multiplier_and_shift, required_range
+
+_HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Integers from ``low`` to ``high``, each within ``error`` (in LSB) of the real value it stands for."""
+
+    low: int
+    high: int
+    error: Fraction = Fraction(0)
+
+    @property
+    def magnitude(self) -> int:
+        """Largest absolute value."""
+        return max(abs(self.low), abs(self.high))
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A RESCALE to ``dtype`` with SINGLE_ROUND: one pair, or one for each index of the last axis."""
+
+    multiplier: tuple[int, ...]
+    shift: tuple[int, ...]
+    scale32: bool
+    dtype: DType
+    output_zp: int = 0
+
+    def build(self, builder: Builder, x: Tensor) -> Tensor:
+        """Add the RESCALE of ``x`` to the builder; returns its result."""
+        return builder.rescale(
+            x, self.dtype, self.multiplier, self.shift, scale32=self.scale32, output_zp=self.output_zp
+        )
+
+
+def find_scaling(
+    scales: Sequence[Fraction],
+    held: Sequence[Held],
+    dtype: DType,
+    *,
+    widths: Sequence[int] = (32, 16),
+    output_zp: int = 0,
+    whole: bool = False,
+) -> tuple[Scaling, tuple[Held, ...]]:
+    """Return the RESCALE by ``scales`` of a tensor that holds ``held``, and what its result holds.
+
+    Of the multiplier ``widths`` the first is taken whose range requirements all values keep. ``whole`` says that every
+    real result is an integer; an error below one half in front of the rounding then disappears in it. Raises
+    Unsupported where no width is legal for all values.
+    """
+    reasons = []
+    for width in widths:
+        try:
+            multiplier, shift, _ = multiplier_and_shift(np.array(scales, np.object_), width)
+        except InvalidArgument:
+            reasons.append(f"a {width}-bit multiplier cannot hold the scale {float(max(scales)):.6g}")
+            continue
+        scaling = Scaling(tuple(multiplier.tolist()), tuple(shift.tolist()), width == 32, dtype, output_zp)
+        try:
+            return scaling, after_scaling(scaling, scales, held, whole=whole)
+        except Unsupported as error:
+            reasons.append(str(error))
+    raise Unsupported("; ".join(reasons))
+
+
+def after_scaling(
+    scaling: Scaling, scales: Sequence[Fraction], held: Sequence[Held], *, whole: bool = False
+) -> tuple[Held, ...]:
+    """Return what a RESCALE that stands for ``scales`` makes of ``held``.
+
+    With V a value, A its real value, R the scale and r the pair's value: V*r is within ``error*R + |V|*|r - R|`` of
+    A*R, and rounding adds at most 1/2, or nothing where r is an integer. Values beyond the one that saturates are no
+    further off than that one, since both sides only grow. Raises Unsupported where a value breaks a range requirement.
+    """
+    first, last = required_range(
+        scaling.multiplier, scaling.shift, scale32=scaling.scale32, output_zp=scaling.output_zp
+    )
+    bottom, top = INTEGER_RANGES[scaling.dtype]
+    reach = max(abs(bottom - scaling.output_zp), abs(top - scaling.output_zp))
+    results = []
+    for channel in range(max(len(scales), len(held), len(scaling.shift))):
+        values, scale = held[channel % len(held)], scales[channel % len(scales)]
+        pair = channel % len(scaling.shift)
+        multiplier, shift = scaling.multiplier[pair], scaling.shift[pair]
+        if values.low < first[pair] or values.high > last[pair]:
+            raise Unsupported(
+                f"values from {values.low} to {values.high} are outside [{first[pair]}, {last[pair]}], which RESCALE "
+                f"({multiplier}, {shift}) takes"
+            )
+        saturating = min(values.magnitude, ceil(reach / scale))
+        effective = Fraction(multiplier, 1 << shift)
+        error = values.error * scale + saturating * abs(effective - scale)
+        vanishes = error < _HALF and (whole or (scale.denominator == 1 and values.error == 0))
+        if effective.denominator > 1:
+            error = Fraction(0) if vanishes else error + _HALF
+        ends = [
+            ((value * multiplier + (1 << (shift - 1))) >> shift) + scaling.output_zp
+            for value in (values.low, values.high)
+        ]
+        results.append(Held(min(max(ends[0], bottom), top), min(max(ends[1], bottom), top), error))
+    return tuple(results)
