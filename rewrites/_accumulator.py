@@ -109,7 +109,7 @@ def read_rescale(op: Op[ops.Rescale]) -> Reader | Refusal:
         if not tensor.is_constant:
             return Refusal(f'{operand} "{tensor.name}" of {describe(op)} is no constant')
     multiplier, shift, _, output_zp = (integers(tensor) for tensor in constants)
-    return Reader(op, multiplier, shift, zero_point(output_zp, op.output.dtype, unsigned=op.attrs.output_unsigned))
+    return Reader(op, multiplier, shift, int(output_zp[0]))
 
 
 def integers(tensor: Tensor) -> Integers:
@@ -117,15 +117,8 @@ def integers(tensor: Tensor) -> Integers:
     return tensor.values().reshape(-1).astype(np.int64)
 
 
-def zero_point(values: Integers, dtype: DType, *, unsigned: bool) -> int:
-    """A zero point as a number; that of an unsigned tensor is stored in a signed dtype and counts from zero."""
-    value = int(values[0])
-    low, high = INTEGER_RANGES[dtype]
-    return value & (high - low) if unsigned else value
-
-
 def faults(op: Op[ops.Rescale]) -> list[str]:
-    """What makes a RESCALE on INT48 illegal, one clause each; [] for a legal one."""
+    """What makes a RESCALE illegal on INT48 (its dtype apart), one clause each; [] for a legal one."""
     if len(op.inputs) != len(op.attrs.OPERANDS):
         return [f"it has {len(op.inputs)} operands, not {len(op.attrs.OPERANDS)}"]
     x, multiplier, shift, input_zp, output_zp = op.inputs
@@ -133,10 +126,8 @@ def faults(op: Op[ops.Rescale]) -> list[str]:
     found = ["it has scale32"] if op.attrs.scale32 else []
     if op.attrs.rounding_mode in (RoundingMode.UNKNOWN, RoundingMode.DOUBLE_ROUND):
         found.append(f"its rounding mode is {op.attrs.rounding_mode.name}")
-    if op.attrs.input_unsigned:
-        found.append(f"it takes {x.dtype.name} as unsigned")
-    if op.attrs.output_unsigned and op.output.dtype == DType.INT32:
-        found.append("its INT32 output is unsigned")
+    if op.attrs.input_unsigned or op.attrs.output_unsigned:
+        found.append("its input or output is unsigned")
     for (operand, dtype), tensor in zip(dtypes.items(), op.inputs[1:], strict=True):
         if tensor.dtype != dtype:
             found.append(f"{operand} has dtype {tensor.dtype.name}, not {dtype.name}")
@@ -150,35 +141,35 @@ def faults(op: Op[ops.Rescale]) -> list[str]:
             outside = values[(values < low) | (values > high)]
             if outside.size:
                 found.append(f"{operand} {outside[0]} is outside [{low}, {high}]")
-    free = op.output.dtype == DType.INT8 or (op.output.dtype == DType.INT16 and op.attrs.output_unsigned)
-    for operand, tensor, may_differ in (("input_zp", input_zp, False), ("output_zp", output_zp, free)):
+    for operand, tensor, dtype in (("input_zp", input_zp, x.dtype), ("output_zp", output_zp, op.output.dtype)):
         values = integers(tensor) if tensor.is_constant else np.zeros(1, np.int64)
-        if values.size != 1 or (values[0] and not may_differ):
+        if values.size != 1 or (values[0] and dtype != DType.INT8):
             found.append(f"{operand} is {values.tolist()}, not [0]")
     return found
 
 
-def rescale_again(builder: Builder, reader: Reader, x: Tensor, shift: Integers | None = None) -> Tensor:
-    """The reader's own RESCALE, reading ``x`` (INT32 or INT48) instead, with another shift where one is given.
+def rescale_again(builder: Builder, reader: Reader, x: Tensor, pre_shift: Integers | None = None) -> Tensor:
+    """The reader's own RESCALE, reading ``x`` instead: INT48, or INT32 in units of 2^pre_shift (None: of one).
 
-    Constants whose dtype stays are read again; an input zero point has the dtype of ``x`` and is made anew.
+    Constants that stay as they are are read again; an input zero point has the dtype of ``x`` and is made anew.
     """
-    old, multiplier, old_shift, input_zp, output_zp = reader.op.inputs
+    old, multiplier, shift, input_zp, output_zp = reader.op.inputs
+    attrs = reader.op.attrs
     builder.location = reader.op.location
-    operands = (
-        x,
-        multiplier,
-        old_shift if shift is None else builder.const(shift, DType.INT8, "shift"),
-        input_zp if x.dtype == old.dtype else builder.const(np.zeros(1, np.int64), x.dtype, "input_zp"),
-        output_zp,
-    )
+    if pre_shift is not None and pre_shift.any():
+        multipliers, shifts = np.broadcast_arrays(reader.multiplier, reader.shift - pre_shift)
+        if multipliers.size > reader.multiplier.size:
+            multiplier, attrs = builder.const(multipliers, DType.INT16, "multiplier"), replace(attrs, per_channel=True)
+        shift = builder.const(shifts, DType.INT8, "shift")
+    if x.dtype != old.dtype:
+        input_zp = builder.const(np.zeros(1, np.int64), x.dtype, "input_zp")
     result = reader.op.output
-    return builder.op(replace(reader.op.attrs, scale32=False), operands, result.dtype, result.shape)
+    return builder.op(attrs, (x, multiplier, shift, input_zp, output_zp), result.dtype, result.shape)
 
 
-def rounded(values: Integers, shift: int) -> Integers:
+def rounded(values: Integers, shift: Integers | int) -> Integers:
     """``R(values / 2**shift)``."""
-    return (values + (np.int64(1) << (shift - 1))) >> shift if shift else values
+    return (values + (np.int64(1) << shift >> 1)) >> shift
 
 
 def clipped_to_int48(interval: Interval) -> tuple[Integers, Integers]:
@@ -189,10 +180,16 @@ def clipped_to_int48(interval: Interval) -> tuple[Integers, Integers]:
     return low, high
 
 
-def fits_int32(*values: Integers) -> bool:
-    """True where every number of every array is an INT32 value."""
+def fits_int32(values: Integers) -> npt.NDArray[np.bool_]:
+    """True, element by element, where a number is an INT32 value."""
     low, high = INTEGER_RANGES[DType.INT32]
-    return all(bool(np.all((array >= low) & (array <= high))) for array in values)
+    return (values >= low) & (values <= high)
+
+
+def smallest_shift(low: Integers, high: Integers, first: int = 0) -> int:
+    """The smallest j, from ``first`` on, for which INT48 values from ``low`` to ``high`` fit INT32 in units of 2^j."""
+    fits = (j for j in range(first, 20) if (fits_int32(rounded(low, j)) & fits_int32(rounded(high, j))).all())
+    return next(fits)  # 17 always fits
 
 
 def within_int48(low: int, high: int) -> bool:
@@ -217,15 +214,18 @@ def outside_required_range(
     return None
 
 
-def why_not_shifted(reader: Reader, low: Integers, high: Integers, j: int) -> str | None:
-    """Why a reader cannot take INT32 values between ``low`` and ``high``, in units of 2^j, with a shift less by j."""
-    if reader.op.attrs.output_unsigned:
-        return f"no bound is computed for the unsigned output of {reader.name}"
-    shift = reader.shift - j
-    if np.any(shift < MIN_SHIFT):
-        return f"{reader.name} has a shift of {reader.shift.min()}, too small to take {j} off"
-    reason = outside_required_range(low, high, reader.multiplier, shift, scale32=False, output_zp=reader.output_zp)
-    return None if reason is None else f"{reader.name} cannot take {j} off its shift: {reason}"
+def why_not_shifted(reader: Reader, low: Integers, high: Integers, pre_shift: Integers) -> str | None:
+    """Why a reader cannot take INT32 values between ``low`` and ``high``, in units of 2^pre_shift.
+
+    Channels without a pre-shift compute what they always did.
+    """
+    low, high, m, s, j = np.broadcast_arrays(low, high, reader.multiplier, reader.shift, pre_shift)
+    least = int(np.argmin(s - j))
+    if s[least] - j[least] < MIN_SHIFT:
+        return f"{reader.name} has a shift of {s[least]}, too small to take {j[least]} off"
+    low, high = np.where(j > 0, low, 0), np.where(j > 0, high, 0)
+    reason = outside_required_range(low, high, m, s - j, scale32=False, output_zp=reader.output_zp)
+    return None if reason is None else f"{reader.name} cannot read units of 2^{j.max()}: {reason}"
 
 
 def saturates_at(dtype: DType, output_zp: int) -> int:

@@ -18,6 +18,7 @@ from rewrites._accumulator import (
     outside_required_range,
     rounded,
     saturates_at,
+    smallest_shift,
     why_not_shifted,
 )
 from tosakit.engine.contract import Contract, Exact, WithinLsb
@@ -58,7 +59,7 @@ def best_form(readers: Sequence[Reader], accumulator: Interval) -> Form | Refusa
     low, high = np.array([accumulator.lowest]), np.array([accumulator.highest])
     wide = [reader for reader in readers if reader.op.output.dtype == DType.INT32]
     copy = next((reader for reader in wide if reader.is_one), None)
-    if copy is not None or fits_int32(low, high):
+    if copy is not None or (fits_int32(low) & fits_int32(high)).all():
         others = tuple(
             (reader, Pair(reader.multiplier, reader.shift, False)) for reader in readers if reader is not copy
         )
@@ -82,8 +83,8 @@ def _behind(first: Reader, readers: Sequence[Reader], low: Integers, high: Integ
     for reader in readers:
         if reader is first:
             continue
-        if reader.op.attrs.output_unsigned or np.any(reader.multiplier == 0):
-            return Refusal(f"no bound is computed for {reader.name}, whose output is unsigned or whose multiplier is 0")
+        if np.any(reader.multiplier == 0):
+            return Refusal(f"{reader.name} has multiplier 0, which is no multiple of the scale of {first.name}")
         ratios = _ratios(reader, first)
         if min(ratios) < Fraction(1, 1 << (MAX_SHIFT + 1)):
             return Refusal(f"{reader.name} has {float(min(ratios)):.3g} times the scale of {first.name}, too little")
@@ -120,11 +121,11 @@ def _ratios(reader: Reader, first: Reader) -> list[Fraction]:
 
 def _shifted(readers: Sequence[Reader], low: Integers, high: Integers) -> Form | Refusal:
     """A copy of the accumulator in units of 2^j comes first."""
-    j = next(j for j in range(1, 20) if fits_int32(rounded(low, j), rounded(high, j)))
+    j = smallest_shift(low, high, first=1)
     others: list[tuple[Reader, Pair]] = []
     worst = Fraction(0)
     for reader in readers:
-        if (reason := why_not_shifted(reader, rounded(low, j), rounded(high, j), j)) is not None:
+        if (reason := why_not_shifted(reader, rounded(low, j), rounded(high, j), np.array([j]))) is not None:
             return Refusal(reason)
         pairs = zip(reader.multiplier.tolist(), reader.shift.tolist(), strict=True)
         worst = max(worst, *(Fraction(m << (j - 1), 1 << s) for m, s in pairs))

@@ -12,12 +12,12 @@ import numpy as np
 
 from rewrites._accumulator import (
     Integers,
-    fits_int32,
     integers,
     is_ethos_u85,
     outside_required_range,
     rounded,
     saturates_at,
+    smallest_shift,
 )
 from tosakit.engine.contract import WithinLsb
 from tosakit.engine.rule import Refusal
@@ -98,7 +98,7 @@ def meaning_of(op: Op[ops.Rescale], interval: Interval) -> Meaning | Refusal:
         if values.size != size:
             return Refusal(f"{operand} has {values.size} values where {size} are needed")
     if op.attrs.input_unsigned or op.attrs.output_unsigned:
-        return Refusal("what an unsigned input or output should mean here is not known")
+        return Refusal("RESCALE of INT48 knows no unsigned input or output")
     if op.output.dtype not in (DType.INT8, DType.INT16, DType.INT32):
         return Refusal(f"RESCALE of INT48 to {op.output.dtype.name} does not exist")
     if input_zp[0]:
@@ -142,8 +142,7 @@ def one_step(meaning: Meaning) -> Form | Refusal:
 def two_steps(meaning: Meaning, target: str) -> Form | Refusal:
     """A copy to INT32, shifted by the smallest j that makes it fit, and a 31-bit multiplier with the shift s - j."""
     low, high = np.array([meaning.low]), np.array([meaning.high])
-    first = 1 if is_ethos_u85(target) else 0
-    j = next(j for j in range(first, MAX_SHIFT) if fits_int32(rounded(low, j), rounded(high, j)))
+    j = smallest_shift(low, high, first=1 if is_ethos_u85(target) else 0)
     pair = _nearest(meaning, 32, pre_shift=j)
     if isinstance(pair, Refusal):
         return pair

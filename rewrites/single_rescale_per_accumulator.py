@@ -18,6 +18,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from rewrites._accumulator import (
     CONVOLUTIONS,
     ONE,
@@ -85,7 +87,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
                 x, result.dtype, pair.multiplier, pair.shift, scale32=True, output_zp=reader.output_zp
             )
         else:
-            values[result] = rescale_again(builder, reader, x, pair.shift if form.pre_shift else None)
+            values[result] = rescale_again(builder, reader, x, np.array([form.pre_shift]))
     return Replacement(builder.ops, values, form.contract, covers=plan.readers.covers)
 
 

@@ -6,11 +6,11 @@
           │
           └─ every reader is a RESCALE; each gets its own last RESCALE behind the one ADD
 
-With A the accumulator without bias and R(x) = floor(x + 1/2): where A, A + b and b are proved to fit INT32, j is 0, the
-first RESCALE copies, and the last one sees A + b as before: identical. Otherwise j is the smallest shift that makes
-them fit, and the last RESCALE sees (A + b + e) / 2^j with |e| <= E = 2^(j-1) + |b32 * 2^j - b|. As
-|R(p) - R(q)| <= ceil(|p - q|) and clipping moves no two numbers apart, results differ by at most ceil(E * m / 2^s).
-A wide bias costs nothing on Ethos-U85, so by default only biases that a target cannot hold are split.
+With A the accumulator without bias and R(x) = floor(x + 1/2), every channel has the smallest j for which A, A + b and b
+are proved to fit INT32 in units of 2^j. Where j is 0, the first RESCALE copies and the last one sees A + b as before:
+identical. Elsewhere the last one sees (A + b + e) / 2^j with |e| <= E = 2^(j-1) + |b32 * 2^j - b|; as |R(p) - R(q)| <=
+ceil(|p - q|) and clipping moves no two numbers apart, results differ by at most ceil(E * m / 2^s). Ethos-U85 holds all
+48 bits, so by default only biases that a target cannot hold are split.
 """
 
 import math
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from rewrites._accumulator import (
     BIAS_HIGH,
@@ -55,11 +56,11 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """``bias`` in INT32 units of ``2**pre_shift``, and the readers to move behind the ADD."""
+    """``bias`` in units of ``2**pre_shift`` (both of shape [1] or [C]), and the readers to move behind the ADD."""
 
     readers: Readers
     bias: Integers
-    pre_shift: int
+    pre_shift: Integers
     contract: Contract
 
 
@@ -81,29 +82,35 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     if isinstance(readers, Refusal) or not readers.rescales:
         return readers if isinstance(readers, Refusal) else None
     low, high = clipped_to_int48(context.intervals.without_bias(conv))
-    j = _smallest_pre_shift(low, high, values)
-    if j == 0:
-        return Plan(readers, values, 0, Exact())
+    j = _pre_shifts(low, high, values)
     short = rounded(values, j)
-    reach = rounded(low, j) + short, rounded(high, j) + short
-    slack = (1 << (j - 1)) + np.abs((short << j) - values)  # E of the docstring
+    if not j.any():
+        return Plan(readers, short, j, Exact())
     for reader in readers.rescales:
-        if (reason := why_not_shifted(reader, *reach, j)) is not None:
+        if (reason := why_not_shifted(reader, rounded(low, j) + short, rounded(high, j) + short, j)) is not None:
             return Refusal(f"the accumulator without bias reaches from {low.min()} to {high.max()}, and {reason}")
+    slack = (np.int64(1) << j >> 1) + np.abs((short << j) - values)  # E of the docstring
     return Plan(readers, short, j, _bound(readers, slack, j))
 
 
-def _smallest_pre_shift(low: Integers, high: Integers, bias: Integers) -> int:
-    """The smallest j with which accumulator, bias and their sum fit INT32, for values between low and high."""
-    terms = ((j, rounded(low, j), rounded(high, j), rounded(bias, j)) for j in range(20))  # 18 is enough for INT48
-    return next(j for j, a, b, c in terms if fits_int32(a, b, c, a + c, b + c))
+def _pre_shifts(low: Integers, high: Integers, bias: Integers) -> Integers:
+    """The smallest j of each channel, or of all in one where it is the same."""
+    fits: list[npt.NDArray[np.bool_]] = []
+    for j in range(20):  # 18 is enough for INT48
+        a, b, c = (rounded(values, j) for values in (low, high, bias))
+        fits.append(fits_int32(a) & fits_int32(b) & fits_int32(c) & fits_int32(a + c) & fits_int32(b + c))
+    shifts: Integers = np.argmax(fits, axis=0)
+    return np.unique(shifts) if np.all(shifts == shifts[0]) else shifts
 
 
-def _bound(readers: Readers, slack: Integers, j: int) -> WithinLsb:
+def _bound(readers: Readers, slack: Integers, j: Integers) -> WithinLsb:
     numerators = [(reader.multiplier * slack, reader.shift) for reader in readers.rescales]
     worst = max(int((-(-numerator >> shift)).max()) for numerator, shift in numerators)
     before = max(float(np.ldexp(numerator.astype(np.float64), -shift).max()) for numerator, shift in numerators)
-    because = f"accumulator and bias rounded to multiples of 2^{j}, {before:.3g} LSB at most before the last rounding"
+    because = (
+        f"accumulator and bias rounded to multiples of 2^{j.max()} or less, "
+        f"{before:.3g} LSB at most before the last rounding"
+    )
     return WithinLsb(float(worst), because)
 
 
@@ -115,14 +122,12 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     builder = Builder(accumulator.name, location=conv.location, origin=RULE.name)
     zero = builder.const(np.zeros(bias.shape, np.int64), DType.INT48, "zero_bias")
     bare = builder.op(conv.attrs, (x, weight, zero, *zero_points), DType.INT48, accumulator.shape, name="without_bias")
-    narrow = builder.rescale(bare, DType.INT32, ONE, ONE_SHIFT + j, scale32=False, name="int32")
-    ones = (1,) * (len(accumulator.shape) - 1)
-    addend = builder.const(plan.bias.reshape(*ones, -1), DType.INT32, "bias")
+    ones, shifts = np.full(j.shape, ONE), ONE_SHIFT + j
+    narrow = builder.rescale(bare, DType.INT32, ones, shifts, scale32=False, name="int32")
+    by_channel = (*(1,) * (len(accumulator.shape) - 1), -1)
+    addend = builder.const(plan.bias.reshape(by_channel), DType.INT32, "bias")
     total = builder.op(ops.Add(), (narrow, addend), DType.INT32, accumulator.shape, name="with_bias")
-    values = {
-        reader.op.output: rescale_again(builder, reader, total, reader.shift - j if j else None)
-        for reader in plan.readers.rescales
-    }
+    values = {reader.op.output: rescale_again(builder, reader, total, pre_shift=j) for reader in plan.readers.rescales}
     return Replacement(builder.ops, values, plan.contract, covers=(conv, *plan.readers.covers))
 
 
