@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import match_at
 from tosakit.engine.rule import (
     BoundaryChange,
@@ -292,8 +291,7 @@ class _RuleSetRun:
             self.graph.splice(root, replacement.ops, replacement.values)
         except TosakitError as error:
             raise RuleBug(f"rule {rule.name} at {describe(root)}: {error}") from error
-        if not isinstance(contract, Exact):
-            self.intervals.forget(replacement.values.values())
+        self.intervals.forget(replacement.values.values())
         self.result.events.append(event)
         if self.trace is not None:
             self.trace(event)

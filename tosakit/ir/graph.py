@@ -508,13 +508,13 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
     def prune(self, candidates: Iterable[AnyOp]) -> list[AnyOp]:
         """Erase those of ``candidates`` that nothing needs, then what only they read; the erased ones, in order.
 
-        Stateful operators are always needed.
+        Stateful operators are always needed, and so are those without results, which exist for their effect.
         """
         erased: list[AnyOp] = []
         stack = list(candidates)[::-1]
         while stack:
             op = stack.pop()
-            if op not in self._ops or op.is_stateful or any(t._users for t in op._outputs):
+            if op not in self._ops or op.is_stateful or not op._outputs or any(t._users for t in op._outputs):
                 continue
             self.erase(op)
             erased.append(op)

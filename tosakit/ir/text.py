@@ -13,9 +13,10 @@ One operator stands on a line; ``//`` starts a comment::
 
 A tensor is declared where it first appears: ``%name: DTYPE[shape]``, without brackets where the file gives no shape,
 and with rare fields and quantisation parameters in ``<...>``. Names other than letters, digits, ``_``, ``.`` and
-``$`` are quoted. Attributes that are false, empty or unknown are left out. The values of a constant follow its operator in row-major
-order, or as ``x"..."`` (hexadecimal bytes) where numbers cannot say them. ``declare`` introduces tensors that no
-operator makes. An operator whose attribute table is another operator's is printed ``OPERATOR:TABLE(...)``.
+``$`` are quoted. Attributes that are false, empty or unknown are left out. The values of a constant follow its
+operator in row-major order, or as ``x"..."`` (hexadecimal bytes) where numbers cannot say them. ``declare`` introduces
+tensors that no operator makes. An operator whose attribute table is another operator's is printed
+``OPERATOR:TABLE(...)``.
 
 :func:`tosakit.ir.text_parser.parse_program` reads this form.
 """

@@ -1,0 +1,124 @@
+"""Remove a RESCALE that gives back every value it can be given.
+
+    x ──▶ RESCALE(m, s) ──▶ y ──▶ readers        x ──▶ readers
+    │
+    └─ the same dtype and zero point on both sides; every possible v = x - zero_point gives v
+
+RESCALE computes R(v) = floor(v * m / 2^s + 1/2), so R(v) = v where -1/2 <= v * (m / 2^s - 1) < 1/2. That is linear in
+v (on either side of zero, should the rounding be DOUBLE_ROUND), so it holds between two values for which it holds. The
+values x can hold come from interval analysis. It is false outside the range that S32 demands of v, where the result is
+unpredictable: (2^30, 30) is the identity on 30 bits only. A RESCALE that reads an accumulator stays, even as the
+identity: targets expect one there.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tosakit.engine.contract import Exact
+from tosakit.engine.pattern import Capture, Match
+from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
+from tosakit.errors import TosakitError
+from tosakit.ir import ops
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import AnyOp, Op, Tensor
+from tosakit.ir.types import BITS
+from tosakit.numerics.intervals import Intervals
+from tosakit.numerics.rescale import rescale
+
+RESCALE = Capture(ops.Rescale, operands=(None, None, None, None, None))
+
+ACCUMULATES = (ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d, ops.MatMul, ops.MatMulT, ops.Resize)
+PASSES_ON = (ops.Identity, ops.Reshape, ops.Transpose, ops.Reverse, ops.Slice)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tensor that is read instead."""
+
+    x: Tensor
+
+
+def precondition(match: Match, context: Context) -> Plan | Refusal | None:
+    """Prove that the RESCALE changes no value that its operand can hold."""
+    op = match[RESCALE]
+    x, *constants = op.inputs
+    if len(op.outputs) != 1 or len(constants) != 4 or x.dtype not in (DType.INT8, DType.INT16, DType.INT32):
+        return None
+    if (x.dtype, x.shape) != (op.output.dtype, op.output.shape):
+        return None
+    if op.attrs.input_unsigned != op.attrs.output_unsigned or op.is_stateful or not op.output.is_used:
+        return None
+    if not all(tensor.is_constant for tensor in constants):
+        return Refusal("its multiplier, shift and zero points are not all constants")
+    try:
+        multiplier, shift, input_zp, output_zp = (tensor.values() for tensor in constants)
+        if input_zp.tolist() != output_zp.tolist():
+            return None
+        values = _differences(op, context.intervals)
+        scaled = rescale(
+            values,
+            multiplier,
+            shift,
+            scale32=op.attrs.scale32,
+            out_bits=32,
+            rounding_mode=op.attrs.rounding_mode,
+            per_channel=op.attrs.per_channel,
+        )
+    except TosakitError as error:
+        return Refusal(f"what it computes is not known: {error}")
+    if np.any((scaled.values != values) & ~scaled.unpredictable):
+        return None
+    if np.any(scaled.unpredictable):
+        return Refusal(
+            f'"{x.name}" holds values from {values.min()} to {values.max()} from its zero point, and the RESCALE is '
+            f"unpredictable at {values[scaled.unpredictable][0]}"
+        )
+    accumulator = _accumulator(x)
+    if accumulator is not None:
+        return Refusal(f"it reads an accumulator ({describe(accumulator)}), and targets expect a RESCALE there")
+    return Plan(x)
+
+
+def _differences(op: Op[ops.Rescale], intervals: Intervals) -> npt.NDArray[np.int64]:
+    """The ends of ``x - zero_point`` on both sides of zero, shape [4] or, by channel, [4, C]."""
+    x, _, _, input_zp, _ = op.inputs
+    zero_point = int(input_zp.values().item())
+    if op.attrs.input_unsigned:
+        mask = (1 << BITS[x.dtype]) - 1
+        low, high = np.asarray(0, np.int64), np.asarray(mask, np.int64)
+        zero_point &= mask
+    else:
+        interval = intervals.of(x)
+        low, high = np.asarray(interval.low, np.int64), np.asarray(interval.high, np.int64)
+    if op.attrs.per_channel:
+        low, high = (np.broadcast_to(bound, x.shape[-1:]) for bound in (low, high))
+    ends = [low - zero_point, high - zero_point]
+    return np.stack([*ends, np.clip(-1, *ends), np.clip(0, *ends)])
+
+
+def _accumulator(x: Tensor) -> AnyOp | None:
+    """The operator whose accumulator ``x`` holds, moved about or just brought to INT32; None where it holds none."""
+    op = x.producer
+    while op is not None and isinstance(op.attrs, PASSES_ON) and op.inputs:
+        op = op.inputs[0].producer
+    if op is None:
+        return None
+    from_int48 = isinstance(op.attrs, ops.Rescale) and op.inputs[0].dtype == DType.INT48
+    return op if from_int48 or (isinstance(op.attrs, ACCUMULATES) and x.dtype == DType.INT32) else None
+
+
+def replacement(match: Match, plan: Plan) -> Replacement:
+    """Nothing: readers read the operand."""
+    return Replacement((), {match[RESCALE].output: plan.x})
+
+
+RULE = Rule(
+    name="remove_identity_rescale",
+    pattern=RESCALE,
+    precondition=precondition,
+    replacement=replacement,
+    contract=Exact(),
+    summary="Remove a RESCALE that gives back every value it can be given.",
+)
