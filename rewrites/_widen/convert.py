@@ -6,12 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from tosakit.ir import ops
-from tosakit.ir.enums import DType, ResizeMode
-from tosakit.ir.graph import AnyOp, Tensor
-from tosakit.ir.operator import Attributes
-from tosakit.ir.types import decode
-
 from rewrites._widen.exponents import WIDE_BOUND, exponent_cap
 from rewrites._widen.families import (
     AVERAGE_POOLS,
@@ -25,13 +19,17 @@ from rewrites._widen.families import (
     REGION_OPS,
     data_operands,
     data_slots,
-    is_order_op,
     scalar,
 )
 from rewrites._widen.plan import Form, operand_form, region_names, region_operands
 from rewrites._widen.rescale import convert_rescale, saturation
 from rewrites._widen.tables import widen_table
 from rewrites._widen.writer import UNKNOWN_BOUND, BlockWriter
+from tosakit.ir import ops
+from tosakit.ir.enums import DType, ResizeMode
+from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.operator import Attributes
+from tosakit.ir.types import INTEGER_RANGES, decode, encode
 
 Converter = Callable[[BlockWriter, AnyOp], None]
 
@@ -86,16 +84,12 @@ def _operands(writer: BlockWriter, op: AnyOp, activation: Callable[[Tensor], Ten
     return [activation(t) if slot in slots else writer.plain(t) for slot, t in enumerate(op.inputs)]
 
 
-def _activation(
-    writer: BlockWriter, op: AnyOp, attrs: Attributes, operands: Sequence[Tensor], zero_point: int
-) -> None:
+def _activation(writer: BlockWriter, op: AnyOp, attrs: Attributes, operands: Sequence[Tensor], zero_point: int) -> None:
     new = writer.emit(attrs, operands, DType.INT16, op.output, op.output.name)
     writer.set_int16(op.output, new, zero_point)
 
 
 def _scaled_clamp(attrs: ops.Clamp, old: DType, new: DType, scale: Callable[[int], int]) -> ops.Clamp:
-    from tosakit.ir.types import INTEGER_RANGES, encode
-
     low, high = INTEGER_RANGES[new]
     ends = [min(max(scale(int(decode(bytes(end), old, (1,))[0])), low), high) for end in (attrs.min_val, attrs.max_val)]
     return replace(attrs, min_val=encode(np.array(ends[:1]), new), max_val=encode(np.array(ends[1:]), new))
@@ -116,13 +110,11 @@ def _average_pool(writer: BlockWriter, op: AnyOp) -> None:
         _saturating(writer, op, op.attrs, operands, zp_out)
 
 
-def _saturating(
-    writer: BlockWriter, op: AnyOp, attrs: Attributes, operands: Sequence[Tensor], zero_point: int
-) -> None:
+def _saturating(writer: BlockWriter, op: AnyOp, attrs: Attributes, operands: Sequence[Tensor], zero_point: int) -> None:
     """An operator whose int8 result saturates, followed by a CLAMP that does the same."""
     new = writer.emit(attrs, operands, DType.INT16, op.output, suffix="_unclamped")
     low, high = saturation(zero_point, clamp_all=True)
-    writer.set_int16(op.output, writer.clamp(new, low, high, op.output, op.output.name), zero_point)
+    writer.set_saturated(op.output, new, zero_point, low, high)
 
 
 def _negate(writer: BlockWriter, op: AnyOp) -> None:
@@ -144,9 +136,7 @@ def _table(writer: BlockWriter, op: AnyOp) -> None:
     table = writer.const(entries, DType.INT16, f"{op.output.name}_table")
     operands = (writer.int16(op.inputs[0], zp_in), table)
     fine = writer.emit(ops.Table(), operands, DType.INT32, op.output, suffix="_fine")
-    new = writer.rescale(
-        fine, DType.INT16, 1 << 30, 30 + FACTOR_BITS, op.output, op.output.name, scale32=True
-    )
+    new = writer.rescale(fine, DType.INT16, 1 << 30, 30 + FACTOR_BITS, op.output, op.output.name, scale32=True)
     writer.set_int16(op.output, new, zp_out)
 
 
@@ -387,4 +377,3 @@ CONVERTERS: dict[type[Attributes], Converter] = {
     ops.Rescale: convert_rescale,
 }
 """The converter of every operator with an int16 or scaled int32 form; all others keep the old values."""
-

@@ -6,10 +6,9 @@ Bounds are in units of the old int32 value and hold for every int16 input, also 
 
 from fractions import Fraction
 
+from rewrites._widen.families import FACTOR_BITS
 from tosakit.ir.enums import DType
 from tosakit.ir.types import INTEGER_RANGES
-
-from rewrites._widen.families import FACTOR_BITS
 
 INT32_MAX = INTEGER_RANGES[DType.INT32][1]
 
@@ -36,7 +35,7 @@ def wanted_exponent(largest_scale: Fraction, bits: int = FACTOR_BITS) -> int:
 
 def exponent_cap(bound: int) -> int:
     """Largest exponent at which a value of absolute value up to ``bound`` (old units) fits int32; -1 if none >= 0."""
-    return INT32_MAX.bit_length() - bound.bit_length() if 0 < bound else INT32_MAX.bit_length() - 1
+    return INT32_MAX.bit_length() - bound.bit_length() if bound > 0 else INT32_MAX.bit_length() - 1
 
 
 def scaled_bound(bound: int, largest_scale: Fraction) -> int:

@@ -2,11 +2,6 @@
 
 from fractions import Fraction
 
-from tosakit.ir import ops
-from tosakit.ir.enums import DType
-from tosakit.ir.graph import AnyOp, Tensor
-from tosakit.ir.operator import Foreign
-
 from rewrites._widen.families import (
     AVERAGE_POOLS,
     CONVOLUTIONS,
@@ -16,6 +11,10 @@ from rewrites._widen.families import (
     is_order_op,
     scalar,
 )
+from tosakit.ir import ops
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.operator import Foreign
 
 _PARAMETERS: tuple[tuple[tuple[type, ...], tuple[int, ...]], ...] = (
     ((ops.Rescale,), (1, 2, 3, 4)),

@@ -1,19 +1,18 @@
-"""Decide, before anything is built, which blocks take part, which tensors stay int8, and in which form each is needed."""
+"""Decide, before anything is built: which blocks take part, which tensors stay int8, which forms are needed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 
+from rewrites._widen.families import CONVOLUTIONS, REGION_OPS, data_operands, int8_operands, is_order_op
+from rewrites._widen.islands import reason_to_stay
+from rewrites._widen.zero_points import Link, ZeroPoints, infer
 from tosakit.errors import InvalidModel
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.program import Program
-
-from rewrites._widen.families import CONVOLUTIONS, REGION_OPS, data_operands, int8_operands, is_order_op
-from rewrites._widen.islands import reason_to_stay
-from rewrites._widen.zero_points import Link, ZeroPoints, infer
 
 
 class Form(Enum):

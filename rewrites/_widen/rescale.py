@@ -8,12 +8,6 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from tosakit.errors import InvalidArgument
-from tosakit.ir import ops
-from tosakit.ir.enums import DType
-from tosakit.ir.graph import AnyOp, Tensor
-from tosakit.numerics.scale import ScaleUnderflowWarning, multiplier_and_shift
-
 from rewrites._widen.exponents import (
     INT16_SHIFT,
     INT32_MAX,
@@ -26,6 +20,11 @@ from rewrites._widen.exponents import (
 from rewrites._widen.families import FACTOR, FACTOR_BITS, MOVEMENT, REGION_OPS, scalar
 from rewrites._widen.plan import Form
 from rewrites._widen.writer import BlockWriter
+from tosakit.errors import InvalidArgument
+from tosakit.ir import ops
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.numerics.scale import ScaleUnderflowWarning, multiplier_and_shift
 
 INT8_BOUND = 255
 """Largest absolute value of an int8 value minus its zero point."""
@@ -167,8 +166,9 @@ def _to_activation(writer: BlockWriter, op: AnyOp, scales: list[Fraction]) -> No
     needed = not averages and (low, high) != INT16_RANGE and not saturates_anyway(target, writer)
     new = narrow(writer, op, scales, DType.INT16, f"{target.name}_unclamped" if needed else target.name)
     if needed:
-        new = writer.clamp(new, low, high, target, target.name)
-    writer.set_int16(target, new, zero_point)
+        writer.set_saturated(target, new, zero_point, low, high)
+    else:
+        writer.set_int16(target, new, zero_point)
 
 
 def _output_zero_point(writer: BlockWriter, op: AnyOp) -> int:

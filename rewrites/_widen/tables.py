@@ -18,13 +18,12 @@ def widen_table(table: npt.ArrayLike, zp_in: int, zp_out: int, *, smooth: bool) 
     """The 513 int16 entries of a 256-entry int8 table, for activations ``(q - zero point) * 128``.
 
     Entry i stands for the int8 code ``q = i - 256 + zp_in``; codes beyond the int8 range, and the 513th entry, repeat
-    the nearest entry. The result of the TABLE is 128 times the new activation. Entries differ by at most 255 * 128 + 125,
-    so every slope fits int16.
+    the nearest entry. The result of the TABLE is 128 times the new activation. Entries differ by at most
+    255 * 128 + 126, so every slope fits int16.
     """
     old = np.asarray(table, np.int64).reshape(256)
     real = (smoothed(old) if smooth else old.astype(np.float64)) - zp_out
-    limit = np.iinfo(np.int16)
-    entries = np.clip(np.rint(real * FACTOR).astype(np.int64), limit.min, limit.max)
+    entries = np.rint(real * FACTOR).astype(np.int64)
     codes = np.clip(np.arange(ENTRIES) - 256 + zp_in, -128, 127)
     return np.asarray(entries[codes + 128], np.int64)
 

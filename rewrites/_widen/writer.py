@@ -7,17 +7,17 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from rewrites._widen.exponents import exponent_cap
+from rewrites._widen.families import FACTOR, FACTOR_BITS
+from rewrites._widen.plan import Form, Plan
 from tosakit.engine.rule import Refused, describe
 from tosakit.errors import RuleBug
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, NanPropagationMode, RoundingMode
 from tosakit.ir.graph import AnyOp, Graph, Op, OpRecord, Tensor
 from tosakit.ir.operator import Attributes
-from tosakit.ir.types import encode
-
-from rewrites._widen.exponents import exponent_cap
-from rewrites._widen.families import FACTOR, FACTOR_BITS
-from rewrites._widen.plan import Form, Plan
+from tosakit.ir.types import decode, encode
+from tosakit.numerics.intervals import Intervals
 
 NAME = "widen_int8_activations"
 
@@ -45,6 +45,14 @@ class Accumulator:
     tensor: Tensor
     bits: int
     bound: int
+
+
+@dataclass(frozen=True)
+class Native:
+    """The first form an old tensor takes in the new graph; ``zero_point`` is None where the values are as they were."""
+
+    tensor: Tensor
+    zero_point: int | None
 
 
 @dataclass
@@ -79,6 +87,10 @@ class BlockWriter:
         self._preferred: dict[Tensor, int] = {}
         self._bounds: dict[Tensor, int] = {}
         self.accumulators: dict[Tensor, Accumulator] = {}
+        self.natives: dict[Tensor, Native] = {}
+        self.proved: dict[Tensor, None] = {}
+        """Old activations whose new value was proved to keep to the int8 range, so that it needs no CLAMP."""
+        self._clamps: dict[AnyOp, Tensor] = {}
         self._op: AnyOp | None = None
         for tensor in old.tensors:
             if tensor.extras.variable and tensor.producer is None:
@@ -152,9 +164,15 @@ class BlockWriter:
         attrs = ops.Rescale(scale32=scale32, rounding_mode=RoundingMode.SINGLE_ROUND, per_channel=per_channel)
         return self.emit(attrs, operands, dtype, like, name, suffix=suffix)
 
-    def clamp(self, x: Tensor, low: int, high: int, like: Tensor, name: str | None = None, *, suffix: str = "") -> Tensor:
+    def clamp(
+        self, x: Tensor, low: int, high: int, like: Tensor, name: str | None = None, *, suffix: str = ""
+    ) -> Tensor:
         """Add a CLAMP to [low, high]."""
-        attrs = ops.Clamp(*(encode(np.array([end]), x.dtype) for end in (low, high)), nan_mode=NanPropagationMode.PROPAGATE)
+        attrs = ops.Clamp(
+            min_val=encode(np.array([low]), x.dtype),
+            max_val=encode(np.array([high]), x.dtype),
+            nan_mode=NanPropagationMode.PROPAGATE,
+        )
         return self.emit(attrs, (x,), x.dtype, like, name, suffix=suffix)
 
     def copy(self, op: AnyOp) -> None:
@@ -213,6 +231,7 @@ class BlockWriter:
     def set_plain(self, old: Tensor, new: Tensor, bound: int = UNKNOWN_BOUND) -> None:
         """``new`` holds the values of ``old`` as they were."""
         self._plain[old] = new
+        self.natives.setdefault(old, Native(new, None))
         if old.dtype == DType.INT32:
             self._int32.setdefault(old, {})[0] = new
             self._preferred[old] = 0
@@ -221,6 +240,14 @@ class BlockWriter:
     def set_int16(self, old: Tensor, new: Tensor, zero_point: int) -> None:
         """``new`` holds (old - zero_point) * 128."""
         self._int16.setdefault(old, {})[zero_point] = new
+        self.natives.setdefault(old, Native(new, zero_point))
+
+    def set_saturated(self, old: Tensor, unclamped: Tensor, zero_point: int, low: int, high: int) -> None:
+        """``unclamped``, clamped to [low, high], holds (old - zero_point) * 128; see :meth:`drop_redundant_clamps`."""
+        new = self.clamp(unclamped, low, high, old, old.name)
+        if new.producer is not None:
+            self._clamps[new.producer] = old
+        self.set_int16(old, new, zero_point)
 
     def set_int32(self, old: Tensor, new: Tensor, exponent: int, bound: int) -> None:
         """``new`` holds old * 2**exponent; ``bound`` limits the absolute value of ``old``."""
@@ -395,6 +422,25 @@ class BlockWriter:
         zero_points = self.plan.zero_points
         return zero_points[old] if self.old is self.plan.main else zero_points.at_border(old)
 
+    def drop_redundant_clamps(self) -> None:
+        """Remove every CLAMP made for saturation whose operand is proved to stay inside. O(operators)."""
+        intervals = Intervals()
+        for clamp, old in self._clamps.items():
+            low, high = (int(decode(bytes(end), DType.INT16, (1,))[0]) for end in _ends(clamp))
+            value = clamp.inputs[0]
+            interval = intervals.of(value)
+            if low <= interval.lowest and interval.highest <= high:
+                self.graph.replace_uses(clamp.output, value)
+                self.graph.swap_names(clamp.output, value)
+                self.graph.erase(clamp)
+                self.proved[old] = None
+                self.natives[old] = replace(self.natives[old], tensor=value)
+                forms = self._int16[old]
+                forms.update({zp: value for zp, form in forms.items() if form is clamp.output})
+                self.at(old.producer)
+                self.note("no CLAMP: the value cannot leave the int8 range")
+        self.at(None)
+
     def finish(self) -> None:
         """Make the block's outputs, under their old names."""
         outputs: list[Tensor] = []
@@ -420,6 +466,11 @@ class BlockWriter:
             self.graph.swap_names(tensor, self.graph.tensor(name))
         else:
             self.graph.rename(tensor, name)
+
+
+def _ends(clamp: AnyOp) -> tuple[bytes, bytes]:
+    assert isinstance(clamp.attrs, ops.Clamp)
+    return clamp.attrs.min_val, clamp.attrs.max_val
 
 
 def _exponent_suffix(exponent: int) -> str:

@@ -1,8 +1,8 @@
 """Zero points of int8 tensors, inferred by unification.
 
 Tensors do not carry zero points, their readers and writers do. An operator that only moves data gives its operands and
-results one zero point; RESCALE, convolutions and MATMUL name theirs; AVG_POOL2D fixes a difference only. The zero points
-are unknowns of a union-find structure with offsets; what an operator names are facts about its classes.
+results one zero point; RESCALE, convolutions and MATMUL name theirs; AVG_POOL2D fixes a difference only. The zero
+points are unknowns of a union-find structure with offsets; what an operator names are facts about its classes.
 
 A class whose facts disagree is no error in the int8 program: every reader may subtract what it likes. Its tensors get
 zero points one by one, following the data, and readers that want another one get a conversion.
@@ -13,10 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tosakit.ir import ops
-from tosakit.ir.enums import DType, ResizeMode
-from tosakit.ir.graph import AnyOp, Graph, Tensor
-
 from rewrites._widen.families import (
     AVERAGE_POOLS,
     CONVOLUTIONS,
@@ -25,6 +21,9 @@ from rewrites._widen.families import (
     is_order_op,
     scalar,
 )
+from tosakit.ir import ops
+from tosakit.ir.enums import DType, ResizeMode
+from tosakit.ir.graph import AnyOp, Graph, Tensor
 
 
 class Offsets:
