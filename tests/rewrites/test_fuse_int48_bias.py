@@ -1,6 +1,7 @@
 """The inverse of the bias split, and every ADD that a bias can stand for exactly."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,10 @@ from tosakit.oracle.equivalence import check_equivalence
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 SHARED = Path(__file__).parents[3] / "shared" / "corpus"
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(RULE)
 
 
 class _Chain:

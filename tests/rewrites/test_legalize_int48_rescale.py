@@ -1,6 +1,7 @@
 """Illegal RESCALEs on INT48 get the legal form they mean, with a bound that holds, or a reason."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ from tosakit.oracle.refmodel import Status
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 DOUBLE = RoundingMode.DOUBLE_ROUND
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(RULE)
 
 
 def _graph(

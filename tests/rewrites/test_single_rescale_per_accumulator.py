@@ -1,6 +1,7 @@
 """One reader per INT48 accumulator: exact where the accumulator is proved to fit INT32, bounded elsewhere."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ from tosakit.oracle.equivalence import check_equivalence
 
 SHARED = Path(__file__).parents[3] / "shared" / "corpus"
 U55 = "ethos-u55-128"
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(RULE, options={RULE.name: RULE.options("all")})
 
 
 def _conv(net: Net, *, bias: int = 100, deep: int = 2) -> Tensor:

@@ -1,6 +1,7 @@
 """The bias split: exact where it is proved, bounded where it is not, refused where neither holds."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from tosakit.oracle.refmodel import Status
 CORPUS = Path(__file__).parents[1] / "corpus"
 SHARED = Path(__file__).parents[3] / "shared" / "corpus"
 SPLIT = ["CONV2D", "RESCALE", "ADD", "RESCALE"]
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(RULE, options={RULE.name: RULE.options("all")})
 
 
 def _small(bias: list[int], multiplier: int, shift: int, *, weight: int = 3, dtype: DType = DType.INT16) -> Program:
