@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 
+from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
 from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
+from rewrites.insert_int16_rescale import RULE as INSERT_INT16_RESCALE
 from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
+from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
+from rewrites.remove_identity_rescale import RULE as REMOVE_IDENTITY_RESCALE
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
 from rewrites.widen_int8_activations import TRANSFORM as WIDEN_INT8_ACTIVATIONS
@@ -11,13 +15,19 @@ from tosakit.engine.rule import Step
 
 RULES: tuple[Step, ...] = (
     WIDEN_INT8_ACTIVATIONS,
+    INSERT_INT16_RESCALE,
     LEGALIZE_INT48_RESCALE,
     SPLIT_INT48_BIAS,
     FUSE_INT48_BIAS,
     SINGLE_RESCALE_PER_ACCUMULATOR,
+    REMOVE_IDENTITY_RESCALE,
+    DEDUPLICATE_CONSTANTS,
+    REMOVE_DEAD_CODE,
 )
 
+CLEAN_UP: tuple[Step, ...] = (REMOVE_IDENTITY_RESCALE, DEDUPLICATE_CONSTANTS, REMOVE_DEAD_CODE)
+
 PIPELINES: Mapping[str, tuple[Step, ...]] = {
-    "int16": (WIDEN_INT8_ACTIVATIONS, LEGALIZE_INT48_RESCALE),
-    "ethos-u": (SINGLE_RESCALE_PER_ACCUMULATOR, SPLIT_INT48_BIAS),
+    "int16": (WIDEN_INT8_ACTIVATIONS, INSERT_INT16_RESCALE, LEGALIZE_INT48_RESCALE, *CLEAN_UP),
+    "ethos-u": (SINGLE_RESCALE_PER_ACCUMULATOR, SPLIT_INT48_BIAS, *CLEAN_UP),
 }
