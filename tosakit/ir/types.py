@@ -51,6 +51,8 @@ INTEGER_RANGES: dict[DType, tuple[int, int]] = {
 }
 """Smallest and largest value of every signed integer type."""
 
+_ENCODABLE: dict[DType, tuple[int, int]] = {**INTEGER_RANGES, DType.MXINT8: (-128, 127), DType.BOOL: (0, 1)}
+
 _PLAIN: dict[DType, str] = {
     DType.BOOL: "bool",
     DType.INT8: "int8",
@@ -165,8 +167,8 @@ def encode(values: npt.ArrayLike, dtype: DType) -> bytes:
     Raises InvalidArgument where an integer value is outside the dtype's range or is not integral.
     """
     array = np.asarray(values)
-    if dtype in INTEGER_RANGES:
-        low, high = INTEGER_RANGES[dtype]
+    if dtype in _ENCODABLE:
+        low, high = _ENCODABLE[dtype]
         if array.size and not np.issubdtype(array.dtype, np.integer) and not np.issubdtype(array.dtype, np.bool_):
             raise InvalidArgument(f"values of numpy dtype {array.dtype} given for an {dtype.name} constant")
         if array.size and (int(array.min()) < low or int(array.max()) > high):
