@@ -44,7 +44,7 @@ def check_data(tensor: Tensor, data: Data | None, what: str) -> Iterator[Finding
     bits = BITS.get(dtype)
     if bits is None:
         return
-    if tensor.extras.is_unranked or (shape and min(shape) < (0 if dtype == DType.SHAPE else 1)):
+    if tensor.extras.is_unranked or (shape and min(shape) < 0):
         message = f"the {what} has shape {show(shape)}, every size must be known"
         yield Finding("ConstantShapeUnknown", message, (tensor,))
         return

@@ -10,7 +10,7 @@ from tosakit.ir.program import Region
 from tosakit.spec.call import Finding, element_count, shape_of
 from tosakit.spec.dtypes import element_of
 
-Regions = Mapping[str | None, Region]
+Regions = Mapping[str, Region]
 
 
 def region_names(op: AnyOp) -> tuple[str, ...]:
@@ -23,13 +23,13 @@ def region_names(op: AnyOp) -> tuple[str, ...]:
     return ()
 
 
-def recursive_regions(regions: Regions) -> dict[str | None, None]:
+def recursive_regions(regions: Regions) -> dict[str, None]:
     """Names of the regions that run themselves through control flow. Linear.
 
     Regions that run no region, and regions that none runs, are dropped until none is left to drop.
     """
-    runs: dict[str | None, dict[str | None, None]] = {name: {} for name in regions}
-    run_by: dict[str | None, dict[str | None, None]] = {name: {} for name in regions}
+    runs: dict[str, dict[str, None]] = {name: {} for name in regions}
+    run_by: dict[str, dict[str, None]] = {name: {} for name in regions}
     for name, region in regions.items():
         for target in _targets(region):
             if target in regions:

@@ -1,7 +1,7 @@
 """Element types: which operand, result or accumulator type breaks an operator's table, and what would be legal."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from tosakit.ir.enums import DType
@@ -70,10 +70,13 @@ def _fixed_faults(side: str, pairs: Sequence[tuple[Argument, Element]]) -> list[
 
 
 def _row_faults(sig: Signature, minor: int, slots: Sequence[_Slot]) -> list[TypeFault]:
-    legal = [row for row in sig.rows if row.since <= minor]
+    since = max(
+        minor, sig.since
+    )  # an operator newer than the file is reported as such, its types are judged by its own
+    legal = [row for row in sig.rows if row.since <= since]
     if any(not _mismatches(row, slots) for row in legal):
         return []
-    newer = [row.since for row in sig.rows if row.since > minor and not _mismatches(row, slots)]
+    newer = [row.since for row in sig.rows if row.since > since and not _mismatches(row, slots)]
     if newer:
         types = ", ".join(f"{slot.argument} {slot.actual.name}" for slot in slots)
         message = f"{sig.name} with {types} is TOSA 1.{min(newer)}, the file says 1.{minor}"
@@ -101,7 +104,7 @@ def _row_faults(sig: Signature, minor: int, slots: Sequence[_Slot]) -> list[Type
     return faults
 
 
-@cache
+@lru_cache(maxsize=4096)
 def type_faults(
     operator: str,
     minor: int,

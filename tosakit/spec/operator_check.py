@@ -11,6 +11,7 @@ from tosakit.ir.enums import BlockSize, DType
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Version
+from tosakit.ir.types import INTEGER_RANGES
 from tosakit.spec.call import AnyCall, Call, Finding
 from tosakit.spec.constants import check_constant, is_sound
 from tosakit.spec.control_flow import Regions, check_control_flow, region_names
@@ -55,7 +56,7 @@ class OperatorCheck:
     are remembered for the operators behind them.
     """
 
-    def __init__(self, version: Version, regions: Regions, recursive: Container[str | None]) -> None:
+    def __init__(self, version: Version, regions: Regions, recursive: Container[str]) -> None:
         self.version = version
         self.regions = regions
         self.recursive = recursive
@@ -142,7 +143,10 @@ def _check_enumerations(op: AnyOp, names: Sequence[str]) -> Iterator[Finding]:
     for name in names:
         value = getattr(op.attrs, name)
         if not isinstance(value, IntEnum) or not value:
-            yield Finding("UnknownEnumValue", f"{name} is {int(value)}, which names no legal value")
+            # Integers have no NaN, so that writers leave the mode out.
+            harmless = name == "nan_mode" and not value and op.inputs and op.inputs[0].dtype in INTEGER_RANGES
+            message = f"{name} is {int(value)}, which names no legal value"
+            yield Finding("UnknownEnumValue", message, (), "warning" if harmless else "error")
 
 
 def _wrong_counts(

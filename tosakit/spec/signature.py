@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from tosakit.ir.enums import DType
@@ -149,7 +149,7 @@ def signature(name: str) -> Signature | None:
     return Signature(name, _minor(text[0]), tuple(arguments["in"]), tuple(arguments["out"]), rows)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def spread(arguments: tuple[Argument, ...], count: int, scaled: bool) -> tuple[Argument, ...] | None:
     """The argument that each of ``count`` tensors stands for, None where the operator does not take that many.
 

@@ -72,7 +72,7 @@ def check_cells(block: Graph) -> Iterator[Finding]:
             continue
         name = tensor.extras.variable_name
         if not name:
-            yield Finding("VariableName", "a variable has no variable_name", (tensor,))
+            yield Finding("VariableName", "a variable has no variable_name", (tensor,), "warning")
         else:
             first = named.setdefault(name, tensor)
             if (first.dtype, first.shape) != (tensor.dtype, tensor.shape):

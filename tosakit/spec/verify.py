@@ -32,14 +32,15 @@ def _program(program: Program) -> Iterator[Diagnostic]:
         message = "the file has no region with a block, so there is nothing to run"
         yield Diagnostic("EmptyProgram", "error", "", None, None, (), message)
     context = _Context(program)
-    seen: dict[str | None, None] = {}
+    seen: dict[str, None] = {}
     for region in program.regions:
-        if region.name in seen:
-            message = f'two regions are named "{region.name}"; control flow reaches the first only'
+        name = region.name or ""
+        if name in seen:
+            message = f'two regions are named "{name}"; control flow reaches the first only'
             yield Diagnostic("DuplicateRegion", "error", "", None, None, (), message)
-        seen[region.name] = None
+        seen[name] = None
         for block in region.blocks:
-            recursive = context.recursive if region.name in context.recursive else {}
+            recursive = context.recursive if name in context.recursive else {}
             check = OperatorCheck(program.version, context.regions, recursive)
             for index, op, finding in _block_findings(context, block, check):
                 names = tuple(dict.fromkeys(tensor.name for tensor in finding.tensors))
@@ -53,7 +54,7 @@ class _Context:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.version = program.version
-        self.regions: Regions = {region.name: region for region in reversed(program.regions)}
+        self.regions: Regions = {region.name or "": region for region in reversed(program.regions)}
         self.recursive = recursive_regions(self.regions)
 
     @cached_property

@@ -5,6 +5,7 @@ import numpy as np
 from tosakit.ir import ops
 from tosakit.spec.call import AnyCall, Call, Codes, Shape, element_count, shape_of, show
 from tosakit.spec.operators.reductions import check_axis
+from tosakit.spec.tables import MAX_RANK
 
 CONCAT = Codes(result="ConcatInputDimMismatch")
 PAD = Codes(sizes={"padding": "RankMismatch"}, result="PadOutputShapeMismatch")
@@ -69,8 +70,11 @@ def check_new_shape(call: AnyCall, operand: str, old: Shape | None, result: str)
     sizes = call.integers(operand)
     if sizes is None:
         length = shape_of(call.tensor(operand))
-        if length and length[0] is not None:
-            call.bind_shape(result, [None] * length[0])
+        rank = length[0] if length else None
+        if rank is not None and rank <= MAX_RANK:
+            call.bind_shape(result, [None] * rank)
+        elif rank is not None:
+            call.error("WrongRank", f"{operand} has length {rank}, the largest rank is {MAX_RANK}", operand)
         return
     new: Shape = tuple(size if size > 0 else None for size in sizes)
     call.bind_shape(result, new)

@@ -1,0 +1,45 @@
+"""Every code: a minimal program that shows exactly it, and a legal sibling that shows nothing."""
+
+import pytest
+
+from tests.spec.cases import CASES, Case
+from tosakit.spec.diagnostics import CODES, Diagnostic
+from tosakit.spec.verify import verify
+
+NAMED = [pytest.param(case, id=f"{case.code}-{number}") for number, case in enumerate(CASES)]
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_broken_program_shows_exactly_this_code(case: Case) -> None:
+    found = verify(case.program(broken=True))
+    assert {(d.code, d.severity) for d in found} == {(case.code, case.severity)}, "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_legal_sibling_shows_nothing(case: Case) -> None:
+    found = verify(case.program(broken=False))
+    assert not found, "\n".join(map(str, found))
+
+
+def test_every_code_has_a_case() -> None:
+    assert list(dict.fromkeys(case.code for case in CASES if case.code not in CODES)) == []
+    assert [code for code in CODES if code not in {case.code for case in CASES}] == []
+
+
+def test_diagnostic_reads_as_one_message() -> None:
+    diagnostic = Diagnostic("WrongRank", "error", "main", 3, "ABS", ("x", "y"), "x has rank 3, it must be 2")
+    expected = 'error: x has rank 3, it must be 2\n  WrongRank at block "main", operator #3 ABS ("x", "y")'
+    assert str(diagnostic) == expected
+    assert str(Diagnostic("NoOutputs", "warning", "b", None, None, (), "m")) == 'warning: m\n  NoOutputs at block "b"'
+
+
+def test_places_are_named() -> None:
+    case = next(case for case in CASES if case.code == "ConvBiasShapeMismatch")
+    program = case.program(broken=True)
+    (diagnostic,) = verify(program)
+    assert (diagnostic.block, diagnostic.op_type) == ("main", "CONV2D")
+    assert diagnostic.op_index is not None
+    op = program.main.ops[diagnostic.op_index]
+    assert diagnostic.tensors == (op.inputs[2].name,)
+    assert "3 values" in diagnostic.message
+    assert "2 output channels" in diagnostic.message
