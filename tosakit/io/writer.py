@@ -275,7 +275,7 @@ class _Writer:
         return self._table(
             "TosaOperator",
             op=number,
-            attribute=union if union[1] else None,
+            attribute=union,
             inputs=self._names(op.inputs),
             outputs=self._names(op.outputs),
             location=location,

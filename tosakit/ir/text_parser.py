@@ -185,7 +185,9 @@ class _BlockParser:
         """The block whose keyword was just read."""
         scanner = self.scanner
         name = None if scanner.sees("(") else scanner.string("the block's name")
-        inputs = list(scanner.listed(self._mention, "(", ")", "of the block's inputs"))
+        graph = Graph(name)
+        graph._tensors = self.tensors  # noqa: SLF001  the table is new and nobody else's, as with the file reader
+        graph.set_inputs(list(scanner.listed(self._mention, "(", ")", "of the block's inputs")))
         scanner.expect("->", "and the block's outputs")
         at = scanner.position
         outputs = list(scanner.listed(self._name, "(", ")", "of the block's outputs"))
@@ -204,12 +206,9 @@ class _BlockParser:
         for output in outputs:
             if output not in self.tensors:
                 scanner.fail(f'the block\'s output "{output}" is declared nowhere in it', at=at)
-        graph = Graph(name)
-        # The table is new and nobody else's: filled like the file reader fills it.
-        graph._tensors.update({t.name: t for t in order or self.tensors.values()})  # noqa: SLF001
+        graph._tensors = {t.name: t for t in order or self.tensors.values()}  # noqa: SLF001
         for op in parsed:
             graph._register(op)  # noqa: SLF001
-        graph.set_inputs(inputs)
         graph.set_outputs([self.tensors[output] for output in outputs])
         return graph
 
