@@ -186,10 +186,16 @@ def fits_int32(values: Integers) -> npt.NDArray[np.bool_]:
     return (values >= low) & (values <= high)
 
 
-def smallest_shift(low: Integers, high: Integers, first: int = 0) -> int:
-    """The smallest j, from ``first`` on, for which INT48 values from ``low`` to ``high`` fit INT32 in units of 2^j."""
-    fits = (j for j in range(first, 20) if (fits_int32(rounded(low, j)) & fits_int32(rounded(high, j))).all())
-    return next(fits)  # 17 always fits
+def pre_shifts(low: Integers, high: Integers, addend: Integers) -> Integers:
+    """The smallest j of each channel with which all these fit INT32, in units of 2^j: values from ``low`` to ``high``,
+    ``addend``, and their sum. One j where it is the same for all channels.
+    """
+    fits: list[npt.NDArray[np.bool_]] = []
+    for j in range(20):  # 18 is enough for INT48
+        a, b, c = (rounded(values, j) for values in (low, high, addend))
+        fits.append(fits_int32(a) & fits_int32(b) & fits_int32(c) & fits_int32(a + c) & fits_int32(b + c))
+    shifts: Integers = np.argmax(fits, axis=0)
+    return shifts[:1] if np.all(shifts == shifts[0]) else shifts
 
 
 def within_int48(low: int, high: int) -> bool:

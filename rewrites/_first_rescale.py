@@ -1,7 +1,6 @@
 """The forms in which one RESCALE reads an INT48 accumulator for several, each with its bound.
 
-``single_rescale_per_accumulator`` says what the forms are and why the bounds hold. All channels share one interval of
-the accumulator: what is proved is then true for any values between its limits.
+``single_rescale_per_accumulator`` says what the forms are and why the bounds hold.
 """
 
 import math
@@ -14,11 +13,12 @@ import numpy as np
 from rewrites._accumulator import (
     Integers,
     Reader,
+    clipped_to_int48,
     fits_int32,
     outside_required_range,
+    pre_shifts,
     rounded,
     saturates_at,
-    smallest_shift,
     why_not_shifted,
 )
 from tosakit.engine.contract import Contract, Exact, WithinLsb
@@ -28,6 +28,9 @@ from tosakit.ir.enums import DType
 from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics.intervals import Interval
 from tosakit.numerics.scale import MAX_SHIFT, multiplier_and_shift
+
+NONE = np.zeros(1, np.int64)
+"""No pre-shift, in any channel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class Form:
     """``first`` goes on reading the accumulator (None: a copy shifted by ``pre_shift`` does), the others read that."""
 
     first: Reader | None
-    pre_shift: int
+    pre_shift: Integers
     others: tuple[tuple[Reader, Pair], ...]
     contract: Contract
 
@@ -55,21 +58,25 @@ class Form:
 
 
 def best_form(readers: Sequence[Reader], accumulator: Interval) -> Form | Refusal:
-    """The exact form where it can be proved, else the one with the smallest bound."""
-    low, high = np.array([accumulator.lowest]), np.array([accumulator.highest])
+    """The exact form where it can be proved, else the one with the smallest bound.
+
+    All channels share one range: the check of contracts draws the accumulator's values from it.
+    """
+    low, high = clipped_to_int48(accumulator.overall)
     wide = [reader for reader in readers if reader.op.output.dtype == DType.INT32]
     copy = next((reader for reader in wide if reader.is_one), None)
     if copy is not None or (fits_int32(low) & fits_int32(high)).all():
         others = tuple(
             (reader, Pair(reader.multiplier, reader.shift, False)) for reader in readers if reader is not copy
         )
-        return Form(copy, 0, others, Exact())
+        return Form(copy, NONE, others, Exact())
     forms = [*(_behind(reader, readers, low, high) for reader in wide), _shifted(readers, low, high)]
     found = [form for form in forms if isinstance(form, Form)]
     if found:
         return min(found, key=lambda form: form.lsb)
     reasons = [form.reason for form in forms if isinstance(form, Refusal)]
-    return Refusal(f"the accumulator reaches from {low[0]} to {high[0]}, outside INT32, and " + "; and ".join(reasons))
+    outside = f"the accumulator reaches from {low.min()} to {high.max()}, outside INT32, and "
+    return Refusal(outside + "; and ".join(reasons))
 
 
 def _behind(first: Reader, readers: Sequence[Reader], low: Integers, high: Integers) -> Form | Refusal:
@@ -78,6 +85,7 @@ def _behind(first: Reader, readers: Sequence[Reader], low: Integers, high: Integ
         return Refusal(f"{first.name} has multiplier 0, so nothing can be derived from it")
     least, most = INTEGER_RANGES[DType.INT32]
     low, high = (np.clip(_scaled(bound, first), least, most) for bound in (low, high))
+    reach = np.maximum(np.abs(low), np.abs(high))
     others: list[tuple[Reader, Pair]] = []
     worst = Fraction(0)
     for reader in readers:
@@ -98,14 +106,14 @@ def _behind(first: Reader, readers: Sequence[Reader], low: Integers, high: Integ
         )
         if reason is not None:
             return Refusal(f"{reader.name} cannot be derived from {first.name}: {reason}")
-        reach = max(abs(int(low.min())), abs(int(high.max())))
         limit = saturates_at(reader.op.output.dtype, reader.output_zp)
-        for ratio, m, s in zip(ratios, pair.multiplier.tolist(), pair.shift.tolist(), strict=True):
+        columns = np.broadcast_arrays(np.array(ratios), pair.multiplier, pair.shift, reach)
+        for ratio, m, s, value in zip(*(column.tolist() for column in columns), strict=True):
             off = abs(Fraction(m, 1 << s) - ratio)
-            worst = max(worst, ratio / 2 + min(reach, math.ceil(limit / ratio)) * off)
+            worst = max(worst, ratio / 2 + min(value, math.ceil(limit / ratio)) * off)
         others.append((reader, pair))
     because = f"derived from {first.name}, at most {float(worst):.3g} LSB before the last rounding"
-    return Form(first, 0, tuple(others), WithinLsb(float(math.ceil(worst)), because))
+    return Form(first, NONE, tuple(others), WithinLsb(float(math.ceil(worst)), because))
 
 
 def _scaled(values: Integers, reader: Reader) -> Integers:
@@ -121,14 +129,17 @@ def _ratios(reader: Reader, first: Reader) -> list[Fraction]:
 
 def _shifted(readers: Sequence[Reader], low: Integers, high: Integers) -> Form | Refusal:
     """A copy of the accumulator in units of 2^j comes first."""
-    j = smallest_shift(low, high, first=1)
+    j = pre_shifts(low, high, NONE)
+    error = np.int64(1) << j >> 1
     others: list[tuple[Reader, Pair]] = []
     worst = Fraction(0)
     for reader in readers:
-        if (reason := why_not_shifted(reader, rounded(low, j), rounded(high, j), np.array([j]))) is not None:
+        if (reason := why_not_shifted(reader, rounded(low, j), rounded(high, j), j)) is not None:
             return Refusal(reason)
-        pairs = zip(reader.multiplier.tolist(), reader.shift.tolist(), strict=True)
-        worst = max(worst, *(Fraction(m << (j - 1), 1 << s) for m, s in pairs))
+        columns = np.broadcast_arrays(reader.multiplier * error, reader.shift)
+        worst = max(worst, *(Fraction(n, 1 << s) for n, s in zip(*(c.tolist() for c in columns), strict=True)))
         others.append((reader, Pair(reader.multiplier, reader.shift - j, False)))
-    because = f"accumulator rounded to multiples of 2^{j}, at most {float(worst):.3g} LSB before the last rounding"
+    because = (
+        f"accumulator rounded to multiples of 2^{j.max()}, at most {float(worst):.3g} LSB before the last rounding"
+    )
     return Form(None, j, tuple(others), WithinLsb(float(math.ceil(worst)), because))

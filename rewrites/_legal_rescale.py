@@ -12,12 +12,13 @@ import numpy as np
 
 from rewrites._accumulator import (
     Integers,
+    clipped_to_int48,
     integers,
     is_ethos_u85,
     outside_required_range,
+    pre_shifts,
     rounded,
     saturates_at,
-    smallest_shift,
 )
 from tosakit.engine.contract import WithinLsb
 from tosakit.engine.rule import Refusal
@@ -39,15 +40,15 @@ _BOUND_STEPS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Meaning:
-    """Scales m / 2^s (arrays of shape [1] or [C]), zero point and dtype of the output, and the values scaled."""
+    """Scales m / 2^s, zero point and dtype of the output, and what is scaled; arrays have shape [1] or [C]."""
 
     multiplier: Integers
     shift: Integers
     output_zp: int
     dtype: DType
     rounding_mode: RoundingMode
-    low: int
-    high: int
+    low: Integers
+    high: Integers
 
     @property
     def scales(self) -> list[Fraction]:
@@ -56,9 +57,15 @@ class Meaning:
             Fraction(m) / Fraction(2) ** s for m, s in zip(self.multiplier.tolist(), self.shift.tolist(), strict=True)
         ]
 
-    def relevant(self, scale: Fraction) -> int:
-        """The largest ``|v|`` whose error counts: larger values saturate, and are off by no more than this one."""
-        return min(max(abs(self.low), abs(self.high)), math.ceil(saturates_at(self.dtype, self.output_zp) / scale))
+    def relevant(self, unit: int) -> list[int]:
+        """The largest ``|v|`` of every channel whose error counts, if scales are per ``unit``.
+
+        Larger values saturate, and are off by no more than this one.
+        """
+        scales, values = np.broadcast_arrays(np.array(self.scales), np.maximum(np.abs(self.low), np.abs(self.high)))
+        limit = saturates_at(self.dtype, self.output_zp)
+        columns = zip(scales.tolist(), values.tolist(), strict=True)
+        return [min(value, math.ceil(limit / (scale * unit))) for scale, value in columns]
 
     def real_values(self, accumulator: Array) -> Array:
         """``v * m / 2^s + zero point`` of accumulator values, each the double nearest to the exact number."""
@@ -80,7 +87,10 @@ class Form:
 
 
 def meaning_of(op: Op[ops.Rescale], interval: Interval) -> Meaning | Refusal:
-    """What ``op`` stands for on values of ``interval``; a Refusal where that is not a positive, known scale."""
+    """What ``op`` stands for on values of ``interval``; a Refusal where that is not a positive, known scale.
+
+    All channels share one range: the check of contracts draws the accumulator's values from it.
+    """
     if len(op.inputs) != len(op.attrs.OPERANDS):
         return Refusal("operands are missing")
     x = op.inputs[0]
@@ -112,7 +122,12 @@ def meaning_of(op: Op[ops.Rescale], interval: Interval) -> Meaning | Refusal:
         if m <= 0 or not _SHIFTS[0] <= s <= _SHIFTS[1]:
             return Refusal(f"multiplier {m} with shift {s} in channel {channel} is no scale that RESCALE can express")
     return Meaning(
-        multiplier, shift, int(output_zp[0]), op.output.dtype, op.attrs.rounding_mode, interval.lowest, interval.highest
+        multiplier,
+        shift,
+        int(output_zp[0]),
+        op.output.dtype,
+        op.attrs.rounding_mode,
+        *clipped_to_int48(interval.overall),
     )
 
 
@@ -121,14 +136,11 @@ def one_step(meaning: Meaning) -> Form | Refusal:
     pair = _nearest(meaning, 16, pre_shift=0)
     if isinstance(pair, Refusal):
         return pair
-    reason = outside_required_range(
-        np.array([meaning.low]), np.array([meaning.high]), *pair, scale32=False, output_zp=meaning.output_zp
-    )
+    reason = outside_required_range(meaning.low, meaning.high, *pair, scale32=False, output_zp=meaning.output_zp)
     if reason is not None:
         return Refusal(f"the accumulator is not proved to keep the result in INT32: {reason}")
     scales = meaning.scales
-    reach = [meaning.relevant(scale) for scale in scales]
-    bound = max(rescale_error_bound(scales, *pair, reach).tolist())
+    bound = max(rescale_error_bound(scales, *pair, meaning.relevant(1)).tolist())
     off = max(
         abs(Fraction(m, 1 << s) / scale - 1)
         for m, s, scale in zip(pair[0].tolist(), pair[1].tolist(), scales, strict=True)
@@ -141,8 +153,8 @@ def one_step(meaning: Meaning) -> Form | Refusal:
 
 def two_steps(meaning: Meaning, target: str) -> Form | Refusal:
     """A copy to INT32, shifted by the smallest j that makes it fit, and a 31-bit multiplier with the shift s - j."""
-    low, high = np.array([meaning.low]), np.array([meaning.high])
-    j = smallest_shift(low, high, first=1 if is_ethos_u85(target) else 0)
+    low, high = meaning.low, meaning.high
+    j = max(int(pre_shifts(low, high, np.zeros(1, np.int64)).max()), 1 if is_ethos_u85(target) else 0)
     pair = _nearest(meaning, 32, pre_shift=j)
     if isinstance(pair, Refusal):
         return pair
@@ -152,8 +164,7 @@ def two_steps(meaning: Meaning, target: str) -> Form | Refusal:
     double = meaning.rounding_mode == RoundingMode.DOUBLE_ROUND
     mode = RoundingMode.DOUBLE_ROUND if double else RoundingMode.SINGLE_ROUND
     scales = [scale * 2**j for scale in meaning.scales]
-    reach = [meaning.relevant(scale) for scale in scales]
-    last = max(rescale_error_bound(scales, *pair, reach, rounding_mode=mode).tolist())
+    last = max(rescale_error_bound(scales, *pair, meaning.relevant(1 << j), rounding_mode=mode).tolist())
     bound = Fraction(last) + (max(scales) / 2 if j else 0)
     because = f"accumulator rounded to multiples of 2^{j}, then one rounding" if j else "one rounding"
     return Form(j, *pair, mode, WithinLsb(_up(bound), because))

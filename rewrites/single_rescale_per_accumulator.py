@@ -8,7 +8,7 @@ The first RESCALE is, in this order of preference, with R(x) = floor(x + 1/2) an
 - a copy, where the accumulator A is proved to fit INT32 or a reader copies it already: every (m, s) stays. Identical;
 - a reader that gives INT32: it stays, and the others take 31-bit M / 2^S near r = m/2^s / (m0/2^s0) of its result v,
   so d <= r/2 + |v| * |M / 2^S - r| (counted up to saturation only);
-- a copy of A / 2^j with the smallest j that fits; the others take (m, s - j), so d <= m * 2^(j-1-s).
+- a copy of A / 2^j with the smallest j of each channel; the others take (m, s - j), so d <= m * 2^(j-1-s).
 
 As |R(p) - R(q)| <= ceil(|p - q|), results differ by at most ceil(d). Ethos-U55 and U65 refuse a second RESCALE on an
 accumulator, so by default only graphs for them are changed.
@@ -75,7 +75,8 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     builder = Builder(accumulator.name, location=producer.location, origin=RULE.name)
     if form.first is None:
         values = {}
-        x = builder.rescale(accumulator, DType.INT32, ONE, ONE_SHIFT + form.pre_shift, scale32=False, name="int32")
+        ones, shifts = np.full(form.pre_shift.shape, ONE), ONE_SHIFT + form.pre_shift
+        x = builder.rescale(accumulator, DType.INT32, ones, shifts, scale32=False, name="int32")
     else:
         x = rescale_again(builder, form.first, accumulator)
         values = {form.first.op.output: x}
@@ -87,7 +88,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
                 x, result.dtype, pair.multiplier, pair.shift, scale32=True, output_zp=reader.output_zp
             )
         else:
-            values[result] = rescale_again(builder, reader, x, np.array([form.pre_shift]))
+            values[result] = rescale_again(builder, reader, x, form.pre_shift)
     return Replacement(builder.ops, values, form.contract, covers=plan.readers.covers)
 
 

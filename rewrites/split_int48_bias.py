@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from rewrites._accumulator import (
     BIAS_HIGH,
@@ -29,9 +28,9 @@ from rewrites._accumulator import (
     Integers,
     Readers,
     clipped_to_int48,
-    fits_int32,
     integers,
     is_small_ethos_u,
+    pre_shifts,
     readers_of,
     rescale_again,
     rounded,
@@ -82,7 +81,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     if isinstance(readers, Refusal) or not readers.rescales:
         return readers if isinstance(readers, Refusal) else None
     low, high = clipped_to_int48(context.intervals.without_bias(conv))
-    j = _pre_shifts(low, high, values)
+    j = pre_shifts(low, high, values)
     short = rounded(values, j)
     if not j.any():
         return Plan(readers, short, j, Exact())
@@ -91,16 +90,6 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
             return Refusal(f"the accumulator without bias reaches from {low.min()} to {high.max()}, and {reason}")
     slack = (np.int64(1) << j >> 1) + np.abs((short << j) - values)  # E of the docstring
     return Plan(readers, short, j, _bound(readers, slack, j))
-
-
-def _pre_shifts(low: Integers, high: Integers, bias: Integers) -> Integers:
-    """The smallest j of each channel, or of all in one where it is the same."""
-    fits: list[npt.NDArray[np.bool_]] = []
-    for j in range(20):  # 18 is enough for INT48
-        a, b, c = (rounded(values, j) for values in (low, high, bias))
-        fits.append(fits_int32(a) & fits_int32(b) & fits_int32(c) & fits_int32(a + c) & fits_int32(b + c))
-    shifts: Integers = np.argmax(fits, axis=0)
-    return np.unique(shifts) if np.all(shifts == shifts[0]) else shifts
 
 
 def _bound(readers: Readers, slack: Integers, j: Integers) -> WithinLsb:
