@@ -12,9 +12,9 @@
 A quantised tensor means ``scale * q``, so RESCALE by the ratio of two scales changes the unit and not the meaning, but
 for roundings. The contract adds those up: it bounds the distance to the real-valued result, in LSB of z. MAXIMUM,
 MINIMUM and comparisons need both operands on the smaller scale; MUL, ABS, REDUCE_SUM, TABLE and sums of products only
-RESCALE their result. Where quantisation parameters are missing, or a value could leave the range of int32 or of RESCALE, the
-operator stays as it is, with the reason. An INT32 accumulator of int16 products needs no parameters: the RESCALEs that
-read it read INT48 instead, and everything else reads a copy, provided that the accumulator is proved to fit int32.
+RESCALE their result. Where quantisation parameters are missing, or a value could leave the range of int32 or of
+RESCALE, the operator stays as it is, with the reason. An INT32 accumulator of int16 products needs no parameters: the
+RESCALEs that read it read INT48 instead, and everything else reads a copy, where that is proved to fit int32.
 """
 
 from collections.abc import Callable, Mapping
@@ -98,6 +98,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     values = {}
     for result in plan.results:
         values[result.old] = made
+        builder.location = result.old.producer.location if result.old.producer else op.location
         for step in result.steps:
             values[result.old] = step.build(builder, values[result.old])
     return Replacement(builder.ops, values, plan.contract, plan.covers, plan.reference)

@@ -23,7 +23,7 @@ from rewrites._int16.plan import (
     scales_of,
     within,
 )
-from rewrites._int16.readers import rescale_readers
+from rewrites._int16.readers import readers_of
 from rewrites._int16.scaling import Held, Scaling, after_scaling, find_scaling
 from tosakit.engine.contract import Exact
 from tosakit.engine.rule import Context
@@ -169,19 +169,20 @@ def _plan(acc: _Accumulator, context: Context) -> Plan:
     if worst.low < low or worst.high > high:
         raise Unsupported(f"its accumulator can reach {worst.magnitude}, beyond INT48")
     if acc.op.output.dtype == DType.INT48:
-        return _exact(acc, acc.op.output)
+        return _exact(acc)
     if acc.op.output.dtype == DType.INT32:
         return _for_readers(acc, context)
     return _to_int16(acc, context)
 
 
-def _exact(acc: _Accumulator, old: Tensor, *steps: Scaling) -> Plan:
-    """The accumulator itself, or its copy, stands for the old value."""
+def _exact(acc: _Accumulator) -> Plan:
+    """The old result was INT48 already, with a bias or acc_type that does not go with it."""
+    out = acc.op.output
 
     def reference(values: _Values) -> _Values:
-        return {old: acc.integers(values)}
+        return {out: acc.integers(values)}
 
-    return Plan(acc.attrs, acc.operands, DType.INT48, (Result(old, steps),), Exact(), reference, (acc.op,))
+    return Plan(acc.attrs, acc.operands, DType.INT48, (Result(out),), Exact(), reference, (acc.op,))
 
 
 def _to_int16(acc: _Accumulator, context: Context) -> Plan:
@@ -195,28 +196,23 @@ def _to_int16(acc: _Accumulator, context: Context) -> Plan:
     def reference(values: _Values) -> _Values:
         return {out: real_channels(acc.integers(values), scales, acc.lost)}
 
-    because = "a multiplier of 15 bits and one rounding" if len(steps) == 1 else "the multiplier and two roundings"
-    contract = within(bound, because)
+    contract = within(bound, _because(context))
     return Plan(acc.attrs, acc.operands, DType.INT48, (Result(out, steps),), contract, reference, (acc.op,))
 
 
 def _for_readers(acc: _Accumulator, context: Context) -> Plan:
     """The old accumulator was INT32: its RESCALEs read INT48 instead, everything else a copy proved to fit int32."""
     out = acc.op.output
-    readers = rescale_readers(out)
-    others = [user for user in out.users if all(reader.op is not user for reader in readers)]
-    if others or not readers:
-        worst = max(acc.held, key=lambda held: held.magnitude)
-        if not all(_fits_int32(held) for held in acc.held):
-            raise Unsupported(
-                f'its accumulator "{out.name}" can reach {worst.magnitude}, beyond int32, and '
-                f"{others[0].name if others else 'nothing'} reads it; only a RESCALE can read INT48"
-            )
-    if not readers:
-        return _exact(acc, out, _IDENTITY)
-    results = [Result(out, (_IDENTITY,))] if others else []
+    readers = readers_of(out)
+    needs_copy = bool(readers.others) or not readers.rescales
+    if needs_copy and not all(_fits_int32(held) for held in acc.held):
+        raise Unsupported(
+            f'its accumulator "{out.name}" can reach {max(held.magnitude for held in acc.held)}, beyond int32, and '
+            f"{readers.others[0].name if readers.others else 'nothing'} reads it; only a RESCALE can read INT48"
+        )
+    results = [Result(out, (_IDENTITY,))] if needs_copy else []
     bounds = [Fraction(0)]
-    for reader in readers:
+    for reader in readers.rescales:
         if reader.is_exact:
             after_scaling(reader.scaling, reader.scales, acc.held)
             steps: tuple[Scaling, ...] = (reader.scaling,)
@@ -227,10 +223,10 @@ def _for_readers(acc: _Accumulator, context: Context) -> Plan:
 
     def reference(values: _Values) -> _Values:
         integers = acc.integers(values)
-        return {out: integers} | {reader.op.output: reader.meaning(integers) for reader in readers}
+        return {out: integers} | {reader.op.output: reader.meaning(integers) for reader in readers.rescales}
 
-    contract = within(max(bounds), "multipliers of 15 bits on INT48 in place of 31")
-    covers = (acc.op, *(reader.op for reader in readers))
+    contract = within(max(bounds), _because(context))
+    covers = (acc.op, *readers.identities, *(reader.op for reader in readers.rescales))
     return Plan(acc.attrs, acc.operands, DType.INT48, tuple(results), contract, reference, covers)
 
 
@@ -254,6 +250,12 @@ def _steps(
         raise Unsupported(
             f"its accumulator cannot be rescaled by {float(max(scales)):.6g} to {dtype.name}: {error}"
         ) from None
+
+
+def _because(context: Context) -> str:
+    if context.options.form == "one-step":
+        return "one rounding, and a multiplier of 15 bits on the accumulator"
+    return "one rounding to INT32 and one to the result, with a multiplier of 31 bits"
 
 
 def _fits_int32(held: Held, drop: int = 0) -> bool:

@@ -42,20 +42,42 @@ class Reader:
         ).values
 
 
-def rescale_readers(tensor: Tensor) -> list[Reader]:
-    """The RESCALEs among the readers of ``tensor`` whose constants can be moved to an INT48 accumulator."""
-    readers = []
-    for user in tensor.users:
-        if isinstance(user.attrs, ops.Rescale) and len(user.inputs) == 5 and len(user.outputs) == 1:
-            reader = _reader(user, user.attrs)
-            if reader is not None and user.inputs[0] is tensor:
-                readers.append(reader)
-    return readers
+@dataclass(frozen=True)
+class Readers:
+    """Who reads an accumulator: RESCALEs, directly or through these IDENTITY operators, and the others."""
+
+    rescales: tuple[Reader, ...]
+    identities: tuple[AnyOp, ...]
+    others: tuple[AnyOp, ...]
+
+
+def readers_of(accumulator: Tensor) -> Readers:
+    """Sort the readers of an INT32 accumulator: those whose constants can be moved to INT48, and all others.
+
+    An IDENTITY is looked through; it counts among the others where something else reads its result too.
+    """
+    rescales: list[Reader] = []
+    identities: list[AnyOp] = []
+    others: list[AnyOp] = []
+    for user in accumulator.users:
+        if isinstance(user.attrs, ops.Identity) and not user.is_stateful:
+            behind = readers_of(user.output)
+            rescales.extend(behind.rescales)
+            identities.extend((user, *behind.identities))
+            if behind.others or not behind.rescales:
+                others.append(user)
+            continue
+        reader = _reader(user, user.attrs) if isinstance(user.attrs, ops.Rescale) else None
+        if reader is None or user.inputs[0] is not accumulator:
+            others.append(user)
+        else:
+            rescales.append(reader)
+    return Readers(tuple(rescales), tuple(identities), tuple(others))
 
 
 def _reader(op: AnyOp, attrs: ops.Rescale) -> Reader | None:
     constants = op.inputs[1:]
-    if not all(t.is_constant and t.data is not None for t in constants):
+    if len(constants) != 4 or len(op.outputs) != 1 or not all(t.is_constant and t.data is not None for t in constants):
         return None
     multiplier, shift, input_zp, output_zp = (t.values().astype(np.int64).reshape(-1) for t in constants)
     double = attrs.rounding_mode == RoundingMode.DOUBLE_ROUND and attrs.scale32

@@ -35,10 +35,10 @@ from tosakit.errors import InvalidArgument
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps
 from tosakit.ir import ops
-from tosakit.ir.enums import DType, NanPropagationMode, ResizeMode
+from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.graph import Tensor
 from tosakit.ir.operator import Attributes
-from tosakit.ir.types import Array, QuantParams, encode
+from tosakit.ir.types import Array, QuantParams
 
 
 def with_operand(name: str, dtype: DType) -> Net:
@@ -78,6 +78,13 @@ def nearest() -> Net:
     return net
 
 
+def opposite() -> Net:
+    """A difference that reaches twice as far as either operand, as far as no RESCALE to this scale goes."""
+    net = Net()
+    clamped = [net.clamp(net.input("x", (4,), 1.0), 0, 32767), net.clamp(net.input("y", (4,), 1.0), -32768, 0)]
+    return net.outputs(net.op(ops.Sub(), clamped, (4,), 1 / (2048 * 20)))
+
+
 TWO_TO_20 = (1.0, 2.0**-20, 1.0)
 REFUSALS: dict[str, tuple[Callable[[], Net], list[str]]] = {
     "no scale of an operand": (lambda: binary("ADD", ((4,), (4,)), (0.5, None, 0.5)), ['"b"', "qparams.json"]),
@@ -100,6 +107,7 @@ REFUSALS: dict[str, tuple[Callable[[], Net], list[str]]] = {
     "MAXIMUM, ratio 2^20": (lambda: binary("MAXIMUM", ((4,), (4,)), TWO_TO_20), ['"a"', "1.04858e+06", "32768"]),
     "EQUAL, ratio 2^20": (lambda: binary("EQUAL", ((4,), (4,)), (*TWO_TO_20[:2], None), BOOL), ['"a"', "1.04858e+06"]),
     "ADD, tiny result scale": (lambda: binary("ADD", ((4,), (4,)), (1.0, 1.0, 1e-6)), ['"z"', "RESCALE"]),
+    "SUB of opposite signs": (opposite, ["134215680", "RESCALE"]),
     "MUL, shift": (lambda: binary("MUL", ((4,), (4,)), (0.5, 0.5, 0.5), shift=3), ['"shift"', "3"]),
     "MUL, huge product": (lambda: binary("MUL", ((4,), (4,)), (64.0, 64.0, 1.0)), ["4096"]),
     "INTDIV by 0": (lambda: binary("INTDIV", ((4,), (4,)), (1.0, 1.0, 1.0)), ['"b"', "can be 0"]),
@@ -178,8 +186,7 @@ def nets(draw: st.DrawFn) -> Net:
         x = net.input(f"x{index}", shape, given_scales[index])
         if kind == "clamped":
             low, high = sorted(draw(st.tuples(st.sampled_from(LIMITS), st.sampled_from(LIMITS))))
-            ends = (encode(np.array([low]), I16), encode(np.array([high]), I16))
-            x = net.op(ops.Clamp(*ends, NanPropagationMode.PROPAGATE), (x,), shape, given_scales[index])
+            x = net.clamp(x, low, high)
         operands.append(x)
     if draw(st.booleans()) and shapes[0] == shapes[1]:
         operands[1] = operands[0]

@@ -32,7 +32,8 @@ from tests.support.int16 import (
 from tosakit.engine.contract import Exact
 from tosakit.io.writer import dumps
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, RoundingMode
+from tosakit.ir.graph import Op, Tensor
 from tosakit.ir.operator import Attributes
 
 
@@ -174,6 +175,71 @@ def test_everything_else_reads_a_copy_where_int32_is_proved_to_hold_it(name: str
         assert np.array_equal(reverse, acc[:, ::-1])
         assert np.array_equal(third, np.clip((acc * 23272 + (1 << 29)) >> 30, -32768, 32767))
     require_contracts(result)
+
+
+@pytest.mark.refmodel
+def test_identities_are_looked_through_and_unread_accumulators_are_no_trap() -> None:
+    """Field report C10: an accumulator read by a RESCALE, through an IDENTITY, and by the block's outputs."""
+    built, row = int32_sum("CONV2D"), SUMS["CONV2D"]
+    net = built.net
+    hidden = net.op(ops.Identity(), (built.z,), row.out, None, I32)
+    seen = net.op(ops.Identity(), (built.z,), row.out, None, I32)
+    scaled = [net.rescale(x, I16, [23272], [30], False) for x in (built.z, hidden, seen)]
+    net.outputs(*scaled, seen)
+    result = net.rewrite()
+    assert names(net) == ["CONV2D", "RESCALE", "RESCALE", "RESCALE", "RESCALE", "IDENTITY"]
+    assert sum(op.name == "RESCALE" and op.inputs[0].dtype == I48 for op in net.graph.ops) == 4
+    x = activations(row.x, 4)
+    acc = built.accumulators(row, [x]).astype(np.int64)
+    *rescaled, copy = net.run(x)
+    assert np.array_equal(copy, acc)
+    for array in rescaled:
+        assert np.array_equal(array, np.clip((acc * 23272 + (1 << 29)) >> 30, -32768, 32767))
+    require_contracts(result)
+    unread = int32_sum("CONV2D")
+    unread.net.outputs(unread.net.graph.inputs[0])
+    assert len(unread.net.rewrite().events) == 1
+    assert not unread.net.rewrite().events
+
+
+def test_a_rescale_that_cannot_move_reads_the_copy() -> None:
+    """Constants that are data, an input zero point, a multiplier of 0 or an unsigned result stay behind the copy."""
+    for wrong in ("data", "zero point", "multiplier", "unsigned", "size"):
+        built = int32_sum("CONV2D")
+        net = built.net
+        y = net.rescale(built.z, I16, [1 << 14] if wrong != "multiplier" else [0], [20], False)
+        rescale = y.producer
+        assert rescale is not None
+        if wrong == "data":
+            net.graph.set_operand(rescale, 1, net.input("m", (1,)))
+        elif wrong == "zero point":
+            net.graph.set_operand(rescale, 3, net.const("zero", [1], I32))
+        elif wrong == "size":
+            net.graph.set_operand(rescale, 2, net.const("shifts", [20, 20], I8))
+        elif wrong == "unsigned":
+            attrs = ops.Rescale(rounding_mode=RoundingMode.SINGLE_ROUND, output_unsigned=True)
+            y = net.graph.add_op(Op(attrs, rescale.inputs, (Tensor("u", I16, y.shape),))).output
+            net.graph.set_outputs([])
+            net.graph.erase(rescale)
+        net.outputs(y)
+        assert isinstance(net.rewrite().events[0].contract, Exact)
+        first, second = (op for op in net.graph.ops if op.name == "RESCALE")
+        assert (first.inputs[0].dtype, first.output.dtype) == (I48, I32), wrong
+        assert second.inputs[0] is first.output, wrong
+
+
+def test_new_operators_keep_the_locations_of_the_old_ones() -> None:
+    built = int32_sum("CONV2D")
+    y = built.net.rescale(built.z, I16, [1 << 14], [20], False)
+    assert built.z.producer is not None
+    assert y.producer is not None
+    built.z.producer.location, y.producer.location = "conv.py:1", "rescale.py:2"
+    built.net.outputs(y)
+    built.net.rewrite()
+    assert [(op.name, op.location) for op in built.net.graph.ops if op.name != "CONST"] == [
+        ("CONV2D", "conv.py:1"),
+        ("RESCALE", "rescale.py:2"),
+    ]
 
 
 @dataclass(frozen=True)

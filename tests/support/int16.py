@@ -80,6 +80,12 @@ class Net:
         )
         return self.op(attrs, (x, *constants), x.shape, None, dtype)
 
+    def clamp(self, x: Tensor, low: int, high: int) -> Tensor:
+        ends = (encode(np.array([low]), x.dtype), encode(np.array([high]), x.dtype))
+        attrs = ops.Clamp(*ends, nan_mode=NanPropagationMode.PROPAGATE)
+        result = Tensor("clamped", x.dtype, x.shape, quantization=x.quantization)
+        return self.graph.add_op(Op(attrs, (x,), (result,))).output
+
     def outputs(self, *tensors: Tensor) -> "Net":
         self.graph.set_outputs(tensors)
         return self
@@ -160,6 +166,7 @@ SCALES = [
     (3.1e-5, 2.9e-4, 3.0e-4),
     (1e-5, 7e-2, 1.1e-3),
     (0.011, 0.012, 1e-4),
+    (5000.0, 1.0, 1.0),
 ]
 
 
