@@ -256,11 +256,12 @@ def _compare(piece: Piece, before: Array, after: Array) -> str | None:
     got = after.astype(np.float64)
     if isinstance(op.attrs, ops.Rescale):
         scales = np.array([float(scale) for scale in old_scales(op)])
-        real = (before.astype(np.float64) - scalar(op.inputs[3])) * scales * gain
-        real = real + gain * (scalar(op.inputs[4]) - offset)
-        allowed: npt.NDArray[np.float64] = 0.5 + _allowance(piece, np.asarray(scales * gain, np.float64)) + _FLOAT_SLACK
+        scaled = (before.astype(np.float64) - scalar(op.inputs[3])) * scales * gain
+        real = scaled + gain * (scalar(op.inputs[4]) - offset)
+        allowance = _allowance(piece, np.asarray(scales * gain, np.float64))
+        allowed: npt.NDArray[np.float64] = 0.5 + allowance + _FLOAT_SLACK
         if not _last_rescale(piece).attrs.scale32:  # type: ignore[attr-defined]
-            allowed = allowed + np.abs(real) * 2.0**-15
+            allowed = allowed + np.abs(scaled) * 2.0**-15
     else:
         real = (before.astype(np.float64) - offset) * gain
         allowed = np.array(_exactness(op, piece.smooth), np.float64)

@@ -22,7 +22,7 @@ from rewrites._widen.plan import Form
 from rewrites._widen.writer import BlockWriter
 from tosakit.errors import InvalidArgument
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.numerics.scale import ScaleUnderflowWarning, multiplier_and_shift
 
@@ -284,5 +284,11 @@ def _saturated(
     smallest = min(scale for scale in scales if scale > 0)
     end = min(int((INT16_SATURATION + 1) / smallest) + 1, INT32_MAX)
     writer.note(f"operand clamped to +-{end}, beyond which the result saturates")
-    clamped = writer.clamp(value, -end, end, op.inputs[0], suffix="_in_range")
+    clamped = value
+    for attrs, limit in ((ops.Maximum, -end), (ops.Minimum, end)):  # there is no CLAMP on int32
+        ends = writer.const(np.full((1,) * len(value.shape), limit), DType.INT32, f"{op.output.name}_limit")
+        operands = (clamped, ends)
+        clamped = writer.emit(
+            attrs(NanPropagationMode.PROPAGATE), operands, DType.INT32, op.inputs[0], suffix="_in_range"
+        )
     return clamped, end < 1 << (int(shift.min()) - 1)
