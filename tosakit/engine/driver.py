@@ -26,7 +26,7 @@ from tosakit.ir.graph import AnyOp, Graph, OpRecord, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES
-from tosakit.numerics.intervals import Intervals
+from tosakit.numerics.intervals import Interval, Intervals
 
 REWRITES_PER_OPERATOR = 8
 """Rewrites a rule set may make, per operator it starts with, before it is stopped as endless."""
@@ -297,14 +297,10 @@ class _RuleSetRun:
             self.trace(event)
         return self._touched(replacement)
 
-    def _ranges(self, covers: tuple[AnyOp, ...]) -> dict[Tensor, tuple[int, int]]:
+    def _ranges(self, covers: tuple[AnyOp, ...]) -> dict[Tensor, Interval]:
         """Proved ranges of the integer tensors that the covered operators read from outside."""
-        ranges: dict[Tensor, tuple[int, int]] = {}
-        for tensor in _cut([op.record for op in covers]):
-            if tensor.dtype in INTEGER_RANGES:
-                interval = self.intervals.of(tensor)
-                ranges[tensor] = (interval.lowest, interval.highest)
-        return ranges
+        cut = _cut([op.record for op in covers])
+        return {tensor: self.intervals.of(tensor) for tensor in cut if tensor.dtype in INTEGER_RANGES}
 
     def _touched(self, replacement: Replacement) -> list[AnyOp]:
         """The operators to look at again: the new ones, their readers and what feeds them."""

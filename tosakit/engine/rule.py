@@ -11,7 +11,7 @@ from tosakit.ir.graph import AnyOp, OpRecord, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program
 from tosakit.ir.types import Array
-from tosakit.numerics.intervals import Intervals
+from tosakit.numerics.intervals import Interval, Intervals
 
 P = TypeVar("P")
 O_contra = TypeVar("O_contra", contravariant=True)
@@ -93,7 +93,7 @@ class Event:
     before: tuple[OpRecord, ...] = field(default=(), repr=False, compare=False)
     after: tuple[OpRecord, ...] = field(default=(), repr=False, compare=False)
     values: Mapping[Tensor, Tensor] = field(default_factory=dict, repr=False, compare=False)
-    ranges: Mapping[Tensor, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+    ranges: Mapping[Tensor, Interval] = field(default_factory=dict, repr=False, compare=False)
     """What the integer tensors that the replaced operators read were proved to hold at that moment."""
     reference: Reference | None = field(default=None, repr=False, compare=False)
 

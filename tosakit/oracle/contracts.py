@@ -5,24 +5,28 @@ programs. Inputs stay inside the ranges that were proved for them when the rule 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+import numpy.typing as npt
 
 from tosakit.engine.contract import ChangesPrecision, Exact, WithinLsb
 from tosakit.engine.rule import Event
-from tosakit.errors import InvalidArgument, InvalidModel
-from tosakit.io.writer import dumps
+from tosakit.errors import InvalidArgument, InvalidModel, RuleBug, TosakitError, Unsupported
 from tosakit.ir import ops
 from tosakit.ir.graph import AnyOp, Graph, Op, OpRecord, Tensor
+from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program, Region, Version
 from tosakit.ir.types import INTEGER_RANGES, Array
+from tosakit.oracle.difference import distances
+from tosakit.oracle.equivalence import run_vectors
 from tosakit.oracle.inputs import InputSpec, input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, Status
 
 _CONTROL = (ops.CondIf, ops.WhileLoop)
+_PLAIN = Version()
 
 
 class Kept(Enum):
@@ -44,168 +48,219 @@ class Finding:
 
 
 def check_events(
-    events: Sequence[Event], model: ReferenceModel, *, vectors: int, seed: int, timeout: float = 120.0
+    events: Sequence[Event],
+    model: ReferenceModel,
+    *,
+    vectors: int,
+    seed: int,
+    timeout: float = 120.0,
+    version: Version = _PLAIN,
 ) -> list[Finding]:
-    """Check the contract of every rewrite made by a rule; transforms have a check of their own."""
+    """Check the contract of every rewrite made by a rule; transforms have a check of their own.
+
+    ``version`` is that of the file, ``timeout`` in seconds for each run. Raises RuleBug where the reference of a rule
+    fails, ToolMissing without the reference model.
+    """
     return [
-        _check(event, model, vectors, seed + number, timeout)
+        _check(event, model, vectors, seed + number, timeout, version)
         for number, event in enumerate(events)
         if not isinstance(event.contract, ChangesPrecision) and event.before
     ]
 
 
-def extract(records: Sequence[OpRecord], outputs: Sequence[Tensor]) -> tuple[Program, list[Tensor]]:
+# ---------------------------------------------------------------- cutting operators out
+def extract(
+    records: Sequence[OpRecord],
+    outputs: Sequence[Tensor],
+    *,
+    inputs: Container[Tensor] = (),
+    version: Version = _PLAIN,
+) -> tuple[Program, list[Tensor]]:
     """A program of its own from operators cut out of a graph, and the original tensors that became its inputs.
 
-    Constants come along.
+    Constants come along, each once; an output that no operator of ``records`` gives (a constant, or what they read)
+    gets an IDENTITY. ``inputs`` are no constants, whatever data a file keeps with them. Linear in the number of
+    records, which may come in any order.
     Raises InvalidModel for operators that need the rest of their program (control flow, state).
     """
     for record in records:
-        if isinstance(record.attrs, _CONTROL) or any(t.extras.variable for t in record.inputs + record.outputs):
-            raise InvalidModel(f"{record.attrs.NAME} cannot be cut out of its program")
-    made = dict.fromkeys(t for record in records for t in record.outputs)
+        if isinstance(record.attrs, (*_CONTROL, Foreign)) or any(t.extras.variable for t in (*record[1], *record[2])):
+            raise InvalidModel(f"{record.attrs.NAME} cannot be cut out of its program: it needs the rest of it")
+    made = {t: record for record in records for t in record.outputs}
+    passed = [t for t in dict.fromkeys(outputs) if t not in made]
+    ordered = _in_order(records, made)
+    read = dict.fromkeys([*(t for record in ordered for t in record.inputs), *passed])
+    twins = {t: _twin(t) for t in (*read, *made)}
     graph = Graph("main")
-    twins: dict[Tensor, Tensor] = {}
-    inputs: list[Tensor] = []
-    new_ops: list[AnyOp] = []
-    for record in records:
-        for tensor in (*record.inputs, *record.outputs):
-            if tensor in twins:
-                continue
-            twin = Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.data, table=tensor.table)
-            twins[tensor] = twin
-            if tensor not in made:
-                if tensor.data is None:
-                    inputs.append(tensor)
-                else:
-                    attrs = ops.ConstShape() if tensor.table == "shapes" else ops.Const()
-                    new_ops.append(Op(attrs, (), (twin,)))
-        new_ops.append(Op(record.attrs, [twins[t] for t in record.inputs], [twins[t] for t in record.outputs]))
-    for tensor in inputs:
-        graph.add_tensor(twins[tensor])
-    graph.set_inputs([twins[t] for t in inputs])
-    _add_all(graph, new_ops)
-    missing = [t for t in outputs if t not in twins]
-    if missing:
-        raise InvalidModel(f"{missing[0]!r} is no result of the operators cut out")
+    outside = [t for t in read if t not in made]
+    starts = [t for t in outside if t.data is None or t in inputs]
+    graph.set_inputs([graph.add_tensor(twins[t]) for t in starts])
+    for tensor in outside:
+        if tensor.data is not None and tensor not in inputs:
+            graph.add_op(Op(ops.ConstShape() if tensor.table == "shapes" else ops.Const(), (), (twins[tensor],)))
+    for record in ordered:
+        graph.add_op(Op(record.attrs, [twins[t] for t in record.inputs], [twins[t] for t in record.outputs]))
+    for tensor in passed:
+        identity: AnyOp = graph.add_op(Op(ops.Identity(), (twins[tensor],), (_twin(tensor, data=False),)))
+        twins[tensor] = identity.output
     graph.set_outputs([twins[t] for t in outputs])
-    return Program([Region("main", [graph])], Version(1, 0, 0, False)), inputs
+    return Program([Region("main", [graph])], version), starts
 
 
-def _add_all(graph: Graph, new_ops: Sequence[AnyOp]) -> None:
-    """Add operators in an order in which every operand exists."""
-    waiting = list(new_ops)
-    while waiting:
-        later = []
-        for op in waiting:
-            if all(graph.owns(t) for t in op.inputs):
-                graph.add_op(op)
-            else:
-                later.append(op)
-        if len(later) == len(waiting):
-            raise InvalidModel(f"{later[0]!r} depends on itself")
-        waiting = later
+def _twin(tensor: Tensor, *, data: bool = True) -> Tensor:
+    content = tensor.data if data else None
+    return Tensor(tensor.name, tensor.dtype, tensor.shape, content, extras=tensor.extras, table=tensor.table)
 
 
-def _check(event: Event, model: ReferenceModel, vectors: int, seed: int, timeout: float) -> Finding:
-    olds = [old for old, new in event.values.items() if old is not new]
-    passed = [old for old in olds if event.values[old] in _reads(event.before) or event.values[old].data is not None]
-    olds = [old for old in olds if old not in passed] or olds
-    try:
-        after, after_inputs = extract(event.after, [event.values[old] for old in olds])
-        before, before_inputs = extract(event.before, olds)
-    except InvalidModel as error:
-        if passed and not event.after:  # values replaced by tensors that were there before
-            return _check_pass_through(event, model, vectors, seed, timeout)
-        return Finding(event, Kept.UNCHECKED, 0.0, str(error))
-    cut = list(dict.fromkeys([*before_inputs, *after_inputs]))
-    specs = [_spec(t, event) for t in cut]
-    return _run(event, model, (before, before_inputs), (after, after_inputs), olds, cut, specs, vectors, seed, timeout)
+def _in_order(records: Iterable[OpRecord], made: Mapping[Tensor, OpRecord]) -> list[OpRecord]:
+    """The records, producers first."""
+    done: dict[int, OpRecord] = {}
+    opened: dict[int, None] = {}
+    stack = list(records)[::-1]
+    while stack:
+        record = stack.pop()
+        if id(record) in done:
+            continue
+        missing = [made[t] for t in record.inputs if t in made and id(made[t]) not in done]
+        if not missing:
+            done[id(record)] = record
+        elif id(record) in opened:
+            raise InvalidModel(f"{record.attrs.NAME} depends on itself")
+        else:
+            opened[id(record)] = None
+            stack.extend([record, *missing])
+    return list(done.values())
 
 
-def _reads(records: Sequence[OpRecord]) -> dict[Tensor, None]:
-    return dict.fromkeys(t for record in records for t in record.inputs)
+def _replaced(event: Event) -> list[Tensor]:
+    return [old for old, new in event.values.items() if old is not new]
 
 
-def _check_pass_through(event: Event, model: ReferenceModel, vectors: int, seed: int, timeout: float) -> Finding:
-    """A rule that only lets readers use an existing tensor: compare the old value with that tensor."""
-    olds = [old for old, new in event.values.items() if old is not new]
-    before, inputs = extract(event.before, olds)
-    identities = [
-        OpRecord(ops.Identity(), (event.values[old],), (Tensor(old.name, old.dtype, old.shape),)) for old in olds
-    ]
-    after, after_inputs = extract(identities, [record.outputs[0] for record in identities])
-    cut = list(dict.fromkeys([*inputs, *after_inputs]))
-    specs = [_spec(t, event) for t in cut]
-    return _run(event, model, (before, inputs), (after, after_inputs), olds, cut, specs, vectors, seed, timeout)
+def _new_records(event: Event) -> list[OpRecord]:
+    """The new operators, and those of the old ones that live on because the new values come from them."""
+    made = {t: record for record in event.before for t in record.outputs}
+    records = {t: record for record in event.after for t in record.outputs}
+    found = list(event.after)
+    todo = [*(t for record in event.after for t in record.inputs), *event.values.values()]
+    while todo:
+        tensor = todo.pop()
+        if tensor in made and tensor not in records:
+            record = made[tensor]
+            records.update(dict.fromkeys(record.outputs, record))
+            found.append(record)
+            todo.extend(record.inputs)
+    return found
 
 
-def _spec(tensor: Tensor, event: Event) -> InputSpec:
-    low, high = event.ranges.get(tensor, (None, None))
-    if tensor.dtype in INTEGER_RANGES and low is None:
-        low, high = INTEGER_RANGES[tensor.dtype]
-    return InputSpec(tensor.name, tensor.dtype, tensor.shape, low, high)
+# ---------------------------------------------------------------- one rewrite
+@dataclass(frozen=True)
+class _Cut:
+    """Both sides of one rewrite as programs, and the values of the graph that they start from."""
+
+    before: Program | None
+    before_inputs: list[Tensor]
+    after: Program
+    after_inputs: list[Tensor]
+    drawn: list[dict[Tensor, Array]]
 
 
-def _run(
-    event: Event,
-    model: ReferenceModel,
-    before: tuple[Program, list[Tensor]],
-    after: tuple[Program, list[Tensor]],
-    olds: Sequence[Tensor],
-    cut: Sequence[Tensor],
-    specs: Sequence[InputSpec],
-    vectors: int,
-    seed: int,
-    timeout: float,
-) -> Finding:
-    allowed = event.contract.lsb if isinstance(event.contract, WithinLsb) else 0.0
+def _check(event: Event, model: ReferenceModel, vectors: int, seed: int, timeout: float, version: Version) -> Finding:
     if not isinstance(event.contract, Exact | WithinLsb):
-        return Finding(event, Kept.UNCHECKED, 0.0, f"no local check for {event.contract}")
-    new_model = dumps(after[0])
-    old_model = None if event.reference is not None else dumps(before[0])
+        return Finding(event, Kept.UNCHECKED, 0.0, f'no check is known for the contract "{event.contract}"')
     try:
-        drawn = [dict(zip(cut, vector, strict=True)) for vector in input_vectors(specs, vectors, seed)]
-    except InvalidArgument as error:
+        cut = _cut_out(event, vectors, seed, version)
+        return _compare(event, cut, model, timeout)
+    except RuleBug:
+        raise
+    except (InvalidModel, InvalidArgument, Unsupported) as error:
         return Finding(event, Kept.UNCHECKED, 0.0, str(error))
-    expected: list[list[Array]] = []
+
+
+def _cut_out(event: Event, vectors: int, seed: int, version: Version) -> _Cut:
+    """Raises a TosakitError where the two sides cannot be run on the same values."""
+    olds = _replaced(event)
+    if not olds:
+        raise InvalidArgument("it replaces no value")
+    before, before_inputs = None, list[Tensor]()
+    if event.reference is None:
+        before, before_inputs = extract(event.before, olds, inputs=event.ranges, version=version)
+    news = [event.values[old] for old in olds]
+    after, after_inputs = extract(_new_records(event), news, inputs=event.ranges, version=version)
+    known = dict.fromkeys([*before_inputs, *(t for record in event.before for t in record.inputs)])
+    foreign = [t for t in after_inputs if t not in known]
+    if foreign and event.reference is None:
+        raise InvalidArgument(
+            f"the new operators read {foreign[0]!r}, which the replaced ones do not; "
+            "the rule must name the operators in between in `covers`"
+        )
+    cut = dict.fromkeys([*before_inputs, *after_inputs])
+    return _Cut(before, before_inputs, after, after_inputs, _draw(event, list(cut), vectors, seed))
+
+
+def _draw(event: Event, cut: Sequence[Tensor], vectors: int, seed: int) -> list[dict[Tensor, Array]]:
+    specs = []
+    for tensor in cut:
+        proved = event.ranges.get(tensor)
+        low, high = (None, None) if proved is None else (proved.low, proved.high)
+        specs.append(InputSpec(tensor.name, tensor.dtype, tensor.shape, low, high))
+    count = vectors if specs else 1
+    return [dict(zip(cut, vector, strict=True)) for vector in input_vectors(specs, count, seed)]
+
+
+def _compare(event: Event, cut: _Cut, model: ReferenceModel, timeout: float) -> Finding:
+    olds = _replaced(event)
+    expected: list[Sequence[Array]] = []
     valid: list[dict[Tensor, Array]] = []
     reason = ""
-    if old_model is None:
-        valid, expected = drawn, [_real(event, values, olds) for values in drawn]
+    if cut.before is None:
+        valid, expected = cut.drawn, [_meaning(event, values, olds) for values in cut.drawn]
     else:
-        runs = model.run_many(old_model, [[values[t] for t in before[1]] for values in drawn], timeout=timeout)
-        for values, one in zip(drawn, runs, strict=True):
+        arrays = [[values[t] for t in cut.before_inputs] for values in cut.drawn]
+        for values, one in zip(cut.drawn, run_vectors(model, cut.before, arrays, timeout), strict=True):
             if one.status is Status.VALID:
                 valid.append(values)
-                expected.append([np.asarray(array, np.float64) for array in one.outputs])
+                expected.append(one.outputs)
             else:
                 reason = reason or f"the replaced operators are {one.status.value}: {one.message}"
     if not valid:
         return Finding(event, Kept.UNCHECKED, 0.0, reason)
     worst = 0.0
-    others = model.run_many(new_model, [[values[t] for t in after[1]] for values in valid], timeout=timeout)
-    for wanted, other in zip(expected, others, strict=True):
+    arrays = [[values[t] for t in cut.after_inputs] for values in valid]
+    for wanted, other in zip(expected, run_vectors(model, cut.after, arrays, timeout), strict=True):
         if other.status is not Status.VALID:
             message = f"the new operators are {other.status.value} where the replaced ones are valid: {other.message}"
             return Finding(event, Kept.BROKEN, math.inf, message)
         for left, right in zip(wanted, other.outputs, strict=True):
-            gap = np.abs(left - np.asarray(right, np.float64))
-            worst = max(worst, float(np.nan_to_num(gap, nan=math.inf).max(initial=0.0)))
+            worst = max(worst, _furthest(left, right))
+    allowed = event.contract.lsb if isinstance(event.contract, WithinLsb) else 0.0
     if worst > allowed:
         return Finding(event, Kept.BROKEN, worst, f"differs by {worst:g} LSB, contract: {event.contract}")
     return Finding(event, Kept.KEPT, worst)
 
 
-def _real(event: Event, values: dict[Tensor, Array], olds: Sequence[Tensor]) -> list[Array]:
-    """The real meaning of the replaced values, saturated at the limits of their dtype."""
-    if event.reference is None:
-        raise InvalidArgument("this rewrite has no reference")
-    meaning = event.reference(values)
-    results: list[Array] = []
-    for old in olds:
-        real = np.asarray(meaning[old], np.float64)
-        if old.dtype in INTEGER_RANGES:
-            real = np.clip(real, *INTEGER_RANGES[old.dtype])
-        results.append(real)
-    return results
+def _furthest(wanted: Array, got: Array) -> float:
+    """The largest distance; exact Python numbers are subtracted exactly."""
+    if wanted.dtype == object:
+        gaps: npt.NDArray[np.object_] = np.abs(wanted - got.astype(object))
+        return float(gaps.max(initial=0))
+    return float(distances(wanted, got).max(initial=0.0))
+
+
+def _meaning(event: Event, values: Mapping[Tensor, Array], olds: Sequence[Tensor]) -> list[Array]:
+    """The real meaning of the replaced values by the rule's reference, saturated at the limits of their dtype."""
+    assert event.reference is not None
+    try:
+        meaning = event.reference(values)
+        results = [np.asarray(meaning[old]) for old in olds]
+    except TosakitError:
+        raise
+    except Exception as error:
+        where = f"rule {event.rule} at {', '.join(event.operators[:1])}"
+        raise RuleBug(f"{where}: its reference failed: {type(error).__name__}: {error}") from error
+    for old, real in zip(olds, results, strict=True):
+        if real.shape != old.shape:
+            raise RuleBug(f"rule {event.rule}: its reference gives {old!r} the shape {list(real.shape)}")
+    return [
+        np.clip(real, *INTEGER_RANGES[old.dtype]) if old.dtype in INTEGER_RANGES else real
+        for old, real in zip(olds, results, strict=True)
+    ]

@@ -14,8 +14,11 @@ from tosakit.errors import InvalidArgument, NotEquivalent
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps
 from tosakit.ir.enums import DType
+from tosakit.ir.graph import Tensor
 from tosakit.ir.program import Program
-from tosakit.ir.types import INTEGER_RANGES, Array
+from tosakit.ir.types import INTEGER_RANGES, Array, numpy_dtype
+from tosakit.oracle.cost import default_vectors
+from tosakit.oracle.difference import OutputDifference, Tally
 from tosakit.oracle.inputs import InputSpec, input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, RunResult, Status
 
@@ -29,23 +32,9 @@ class Verdict(Enum):
     EQUAL = "equal"
     DIFFERENT = "different"
     INVALID = "invalid"
-    """The second program is unpredictable, fails or crashes where the first is valid."""
+    """The second program is unpredictable, fails, hangs or crashes where the first is valid."""
     UNKNOWN = "unknown"
-    """The first program is valid for none of the vectors, so nothing was compared."""
-
-
-@dataclass(frozen=True)
-class OutputDifference:
-    """How far one output is apart over all compared vectors.
-
-    ``max_difference`` is in LSB of the first program's integer output, absolute for other dtypes. ``sqnr_db`` is the
-    ratio of signal to difference, infinite where there is none.
-    """
-
-    name: str
-    max_difference: float
-    fraction_different: float
-    sqnr_db: float
+    """Nothing was compared: the first program is valid for none of the vectors, or has no outputs."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +55,12 @@ class Equivalence:
 
     @property
     def max_difference(self) -> float:
-        """Largest difference over all outputs."""
+        """Largest difference over all outputs, in LSB."""
         return max((output.max_difference for output in self.outputs), default=0.0)
 
     @property
     def sqnr_db(self) -> float:
-        """Smallest SQNR over all outputs."""
+        """Smallest SQNR over all outputs, in dB."""
         return min((output.sqnr_db for output in self.outputs), default=math.inf)
 
     def __str__(self) -> str:
@@ -82,54 +71,18 @@ class Equivalence:
 
 
 def input_specs(program: Program) -> list[InputSpec]:
-    """What each input of the program's main block must be, in file order."""
+    """What each input of the main block must be, in file order. Raises InvalidArgument for an unranked one."""
+    for tensor in program.main.inputs:
+        if tensor.extras.is_unranked:
+            raise InvalidArgument(f'input "{tensor.name}" has no rank; give it a static shape')
     return [InputSpec(t.name, t.dtype, t.shape) for t in program.main.inputs]
-
-
-@dataclass
-class _Tally:
-    """Differences of one output, gathered vector by vector."""
-
-    name: str
-    zero_point: float = 0.0
-    worst: float = 0.0
-    count: int = 0
-    different: int = 0
-    signal: float = 0.0
-    noise: float = 0.0
-
-    def add(self, before: Array, after: Array) -> None:
-        """Compare two arrays of one shape; NaN equals NaN."""
-        if before.dtype == np.bool_:
-            first, second = before.astype(np.float64), after.astype(np.float64)
-        else:
-            first, second = np.asarray(before, np.float64), np.asarray(after, np.float64)
-        with np.errstate(invalid="ignore"):
-            same = (first == second) | (np.isnan(first) & np.isnan(second))
-            gap = np.where(same, 0.0, np.abs(first - second))
-        gap = np.nan_to_num(gap, nan=math.inf, posinf=math.inf)
-        self.worst = max(self.worst, float(gap.max(initial=0.0)))
-        self.count += first.size
-        self.different += int(np.count_nonzero(~same))
-        self.signal += float(np.square(np.nan_to_num(first - self.zero_point, posinf=0.0, neginf=0.0)).sum())
-        self.noise += float(np.square(gap).sum())
-
-    def result(self) -> OutputDifference:
-        """The summary over everything added."""
-        if self.noise == 0.0:
-            sqnr = math.inf
-        elif self.signal == 0.0:
-            sqnr = -math.inf
-        else:
-            sqnr = 10.0 * math.log10(self.signal / self.noise) if math.isfinite(self.noise) else -math.inf
-        return OutputDifference(self.name, self.worst, self.different / self.count if self.count else 0.0, sqnr)
 
 
 def check_equivalence(
     before: Source,
     after: Source,
     *,
-    vectors: int = 64,
+    vectors: int | None = None,
     seed: int = 0,
     boundary: Sequence[BoundaryChange] = (),
     inputs: Iterable[Sequence[Array]] | None = None,
@@ -139,20 +92,31 @@ def check_equivalence(
 ) -> Equivalence:
     """Run both programs on the same inputs and report, status first, how far each output is apart.
 
-    ``boundary`` describes inputs and outputs whose dtype changed on purpose; they are compared on the first program's
-    grid. ``inputs`` replaces the seeded vectors by given ones. There is no tolerance: the caller judges the numbers.
-    Raises NotEquivalent where the interfaces differ otherwise, ToolMissing without the reference model.
+    ``vectors`` inputs are drawn with ``seed``: 64 by default, fewer where one run takes long (see
+    :mod:`tosakit.oracle.cost`), one where there are no inputs. ``inputs`` replaces them by given ones. ``boundary``
+    describes inputs and outputs whose dtype changed on purpose; they are compared on the first program's grid.
+    ``timeout`` is per run, in seconds. There is no tolerance: the caller judges the numbers.
+
+    Raises NotEquivalent where the interfaces differ otherwise, Unsupported for one with block-scaled tensors,
+    InvalidArgument for one with dynamic shapes and for impossible numbers, ToolMissing without the reference model.
     """
-    if vectors < 1:
+    if vectors is not None and vectors < 1:
         raise InvalidArgument(f"{vectors} vectors given; a comparison needs at least 1")
     first = before if isinstance(before, Program) else load(Path(before))
     second = after if isinstance(after, Program) else load(Path(after))
     changes = {change.name: change for change in boundary}
     _same_interface(first, second, changes)
     if inputs is None:
-        inputs = input_vectors(input_specs(first), vectors, seed)
-    vectors_used = [list(vector) for vector in inputs]
-    return _compare(model or ReferenceModel(), first, second, changes, vectors_used, seed, timeout, progress)
+        inputs = _drawn(first, vectors, seed)
+    given = [list(vector) for vector in inputs]
+    return _compare(model or ReferenceModel(), first, second, changes, given, seed, timeout, progress)
+
+
+def _drawn(program: Program, vectors: int | None, seed: int) -> Iterable[Sequence[Array]]:
+    specs = input_specs(program)
+    if not specs:
+        return input_vectors(specs, 1, seed)  # every run would be the same
+    return input_vectors(specs, default_vectors(program)[0] if vectors is None else vectors, seed)
 
 
 def _compare(
@@ -166,33 +130,40 @@ def _compare(
     progress: Progress | None,
 ) -> Equivalence:
     names = [t.name for t in first.main.inputs]
-    ones = _run(oracle, first, inputs, timeout, lambda done: progress and progress(done, 2 * len(inputs)))
+    show = progress or (lambda done, total: None)
+    ones = run_vectors(oracle, first, inputs, timeout, lambda done: show(done, 2 * len(inputs)))
     valid = [number for number, one in enumerate(ones) if one.status is Status.VALID]
     skipped = len(inputs) - len(valid)
     if not valid:
-        reason = f"the first program is {ones[0].status.value}: {ones[0].message}" if ones else "there are no inputs"
+        reason = f"the first program is {ones[0].status.value}: {ones[0].message}" if ones else "no inputs are given"
         return Equivalence(Verdict.UNKNOWN, 0, skipped, seed, (), f"nothing could be compared; {reason}")
     translated = [_translate(names, inputs[number], changes) for number in valid]
-    report = lambda done: progress and progress(len(inputs) + done, len(inputs) + len(valid))  # noqa: E731
-    others = _run(oracle, second, translated, timeout, report)
-    tallies = [_Tally(t.name, changes[t.name].zero_point if t.name in changes else 0.0) for t in first.main.outputs]
+    others = run_vectors(
+        oracle, second, translated, timeout, lambda done: show(len(inputs) + done, len(inputs) + len(valid))
+    )
+    tallies = [Tally(t.name, changes[t.name].zero_point if t.name in changes else 0.0) for t in first.main.outputs]
     for number, other in zip(valid, others, strict=True):
         if other.status is not Status.VALID:
             message = f"the second program is {other.status.value} where the first is valid: {other.message}"
             return Equivalence(Verdict.INVALID, len(valid), skipped, seed, (), message)
         _add(tallies, ones[number], other, changes)
+    if not tallies:
+        return Equivalence(Verdict.UNKNOWN, 0, skipped, seed, (), "nothing could be compared; there are no outputs")
     verdict = Verdict.EQUAL if all(tally.different == 0 for tally in tallies) else Verdict.DIFFERENT
     return Equivalence(verdict, len(valid), skipped, seed, tuple(tally.result() for tally in tallies))
 
 
-def _run(
+def run_vectors(
     oracle: ReferenceModel,
     program: Program,
     inputs: Sequence[Sequence[Array]],
     timeout: float,
-    report: Callable[[int], object],
+    report: Callable[[int], object] = lambda done: None,
 ) -> list[RunResult]:
-    """One result per vector; a hang, crash or refusal ends the runs and stands for the rest too."""
+    """One result per vector; a hang, crash or refusal ends the runs and stands for the rest too.
+
+    ``report`` is told how many are done.
+    """
     results: list[RunResult] = []
     for done, result in enumerate(oracle.run_many(dumps(program), inputs, timeout=timeout), start=1):
         results.append(result)
@@ -215,11 +186,11 @@ def _translate(names: Sequence[str], vector: Sequence[Array], changes: Mapping[s
         values = (array.astype(np.int64) - change.zero_point) * change.factor
         if values.size and (values.min() < low or values.max() > high):
             raise InvalidArgument(f'input "{name}": {values.min()} to {values.max()} do not fit {change.after.name}')
-        arrays.append(values.astype({DType.INT8: np.int8, DType.INT16: np.int16}.get(change.after, np.int32)))
+        arrays.append(values.astype(numpy_dtype(change.after)))
     return arrays
 
 
-def _add(tallies: Sequence[_Tally], one: RunResult, other: RunResult, changes: Mapping[str, BoundaryChange]) -> None:
+def _add(tallies: Sequence[Tally], one: RunResult, other: RunResult, changes: Mapping[str, BoundaryChange]) -> None:
     for tally, left, right in zip(tallies, one.outputs, other.outputs, strict=True):
         change = changes.get(tally.name)
         if change is not None:
@@ -230,10 +201,14 @@ def _add(tallies: Sequence[_Tally], one: RunResult, other: RunResult, changes: M
 def _same_interface(first: Program, second: Program, changes: Mapping[str, BoundaryChange]) -> None:
     sides = (("inputs", first.main.inputs, second.main.inputs), ("outputs", first.main.outputs, second.main.outputs))
     for kind, left, right in sides:
-        if [t.name for t in left] != [t.name for t in right]:
-            raise NotEquivalent(f"{kind} differ: {[t.name for t in left]} against {[t.name for t in right]}")
-        for a, b in zip(left, right, strict=True):
-            change = changes.get(a.name)
-            expected = a.dtype if change is None else change.after
-            if b.dtype != expected or a.shape != b.shape:
-                raise NotEquivalent(f"{kind} differ: {a!r} against {b!r}")
+        expected = [_describe(t, changes[t.name].after if t.name in changes else t.dtype) for t in left]
+        found = [_describe(t, t.dtype) for t in right]
+        if expected != found:
+            raise NotEquivalent(
+                f"the programs have different {kind}, so nothing can be compared: "
+                f"{', '.join(expected) or 'none'} against {', '.join(found) or 'none'}"
+            )
+
+
+def _describe(tensor: Tensor, dtype: DType) -> str:
+    return f'"{tensor.name}" {dtype.name} {list(tensor.shape)}'
