@@ -13,7 +13,6 @@ from tosakit.ir.operator import Attributes
 from tosakit.ir.types import INTEGER_RANGES, Array, byte_size
 from tosakit.spec.diagnostics import Severity
 from tosakit.spec.signature import Argument
-from tosakit.spec.tables import MAX_RANK
 
 Size = int | None
 Shape = tuple[Size, ...]
@@ -103,6 +102,7 @@ class Call(Generic[A]):
     """One use of an operator. Its checks read operands and sizes, report what is wrong, and bind result sizes.
 
     ``known`` gives the values of shapes that shape operators computed from constants, ``value`` what this one computes.
+    ``consulted`` are the names of the operands whose values were looked at.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class Call(Generic[A]):
         self.findings: list[Finding] = []
         self.operands: dict[str, list[Tensor]] = {}
         self.value: tuple[int, ...] | None = None
+        self.consulted: dict[str, None] = {}
         self._codes = codes
         self._known = known
         self._sizes: dict[str, Size] = {}
@@ -148,11 +149,13 @@ class Call(Generic[A]):
     def integers(self, name: str) -> tuple[int, ...] | None:
         """Values of a constant integer or shape operand; None where it is no constant or has no usable data."""
         tensor = self.operands[name][0]
+        self.consulted[name] = None
         values = self._known.get(tensor)
         return constant_integers(tensor) if values is None else values
 
     def array(self, name: str) -> Array | None:
         """Values of a constant integer operand that may be large; None where there are none."""
+        self.consulted[name] = None
         return constant_array(self.operands[name][0])
 
     # ---------------------------------------------------------------- saying
@@ -253,13 +256,13 @@ class Call(Generic[A]):
 
     def _check_rank(self, argument: Argument, tensor: Tensor, shape: Shape) -> bool:
         rank = len(shape)
-        low, high = argument.min_rank, MAX_RANK
+        low, high = argument.min_rank, rank  # the largest rank is a matter of levels
         if argument.sizes is not None:
             low = high = len(argument.sizes)
         if low <= rank <= high or argument.element is None:
             return True
         code = self._codes.rank.get(argument.name, "WrongRank")
-        needed = f"{low}" if low == high else f"{low} to {high}"
+        needed = f"{low}" if argument.sizes is not None else f"{low} or more"
         message = f"{argument.name} has rank {rank} ({show(shape)}), it must have rank {needed}"
         self.findings.append(Finding(code, message, (tensor,)))
         return False

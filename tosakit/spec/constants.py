@@ -7,23 +7,9 @@ from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Data, Tensor
 from tosakit.ir.types import BITS, byte_size
 from tosakit.spec.call import Finding, show
-from tosakit.spec.dtypes import type_faults
 
 PADDING = 8
 """Converters fill constant data up to a multiple of this many bytes."""
-
-
-def is_sound(op: AnyOp, minor: int) -> bool:
-    """True where a CONST has nothing wrong with it; a quick look that settles nearly every constant."""
-    if len(op.outputs) != 1 or op.inputs:
-        return False
-    tensor = op.outputs[0]
-    data, dtype, shape, extras = tensor.data, tensor.dtype, tensor.shape, tensor.extras
-    if data is None or extras.variable or extras.is_unranked or extras.scale_type or (shape and min(shape) < 1):
-        return False
-    if type_faults("CONST", minor, False, (), (dtype,), None) or dtype not in BITS:
-        return False
-    return 0 <= len(data) - byte_size(dtype, shape) < PADDING
 
 
 def check_constant(op: AnyOp) -> Iterator[Finding]:

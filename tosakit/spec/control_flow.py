@@ -1,6 +1,6 @@
 """Control flow: regions that exist, and lists of tensors that match them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from tosakit.errors import InvalidModel
 from tosakit.ir import ops
@@ -48,6 +48,30 @@ def recursive_regions(regions: Regions) -> dict[str, None]:
                 if not back[other]:
                     stack.append(other)
     return left
+
+
+def region_depths(regions: Regions, recursive: Container[str]) -> dict[str, int]:
+    """How many control flow operators run around each region at most; 0 for one that none runs. Linear.
+
+    Regions that run themselves are left out.
+    """
+    runs: dict[str, list[str]] = {}
+    waiting: dict[str, int] = {name: 0 for name in regions}
+    for name, region in regions.items():
+        if name not in recursive:
+            runs[name] = [target for target in _targets(region) if target in regions and target not in recursive]
+            for target in runs[name]:
+                waiting[target] += 1
+    depths = {name: 0 for name in runs}
+    ready = [name for name in runs if not waiting[name]]
+    while ready:
+        name = ready.pop()
+        for target in runs[name]:
+            depths[target] = max(depths[target], depths[name] + 1)
+            waiting[target] -= 1
+            if not waiting[target]:
+                ready.append(target)
+    return depths
 
 
 def _targets(region: Region) -> Iterator[str]:

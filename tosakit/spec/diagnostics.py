@@ -44,8 +44,19 @@ CODES: dict[str, str] = {
     "NeedsNewerVersion": "The operator or type combination was added after the file's TOSA version.",
     "UnknownEnumValue": "An attribute holds no value of its enumeration.",
     "AttributeLength": "An attribute has another number of entries than the operator needs.",
+    "DraftFlagMissing": "The file says it is of a version that exists only as a draft, without the draft flag.",
+    # target: profiles, extensions, level
+    "MissingProfile": "The operator needs a profile that the target does not have.",
+    "MissingExtension": "The operator or one of its types needs an extension that the target does not have.",
+    "LevelKernel": "A kernel, window or pad is larger than the level allows.",
+    "LevelStride": "A stride is larger than the level allows.",
+    "LevelScale": "RESIZE enlarges more than the level allows.",
+    "LevelTensorSize": "A tensor takes more bytes than the level allows.",
+    "LevelNesting": "Control flow is nested deeper than the level allows.",
+    "LevelListSize": "A list of tensors is longer than the level allows.",
+    "LevelShapeLength": "A shape value is longer than the level allows.",
     # shapes
-    "WrongRank": "A tensor's rank is outside the range the operator allows.",
+    "WrongRank": "A tensor's rank is outside the range the operator or the level allows.",
     "RankMismatch": "Ranks of operands and results disagree.",
     "DimensionMismatch": "A result's size differs from what the operands give.",
     "BroadcastShapesMismatch": "Operand shapes cannot be broadcast together.",
@@ -160,6 +171,7 @@ CODES: dict[str, str] = {
     # graph structure
     "EmptyProgram": "The file has no region with a block.",
     "DuplicateRegion": "Two regions have the same name.",
+    "RegionBlockCount": "A region does not have exactly one block.",
     "NoOutputs": "A block gives nothing: it has no outputs and no operator with an effect.",
     "Cycle": "Operators of a block depend on each other in a cycle.",
     "UndeclaredTensor": "A name that no table of the block declares.",

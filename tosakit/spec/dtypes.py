@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
 from tosakit.spec.signature import Argument, BlockScaled, Element, Signature, TypeRow, signature, spread
+from tosakit.spec.target import Alternatives
 
 
 class TypeFault(NamedTuple):
@@ -122,25 +123,65 @@ def type_faults(
         return ()
     taken = list(zip(spread(sig.inputs, len(operands), scaled) or (), operands, strict=False))
     given = list(zip(spread(sig.outputs, len(results), scaled) or (), results, strict=False))
+    faults = [*_fixed_faults("in", taken), *_fixed_faults("out", given)]
+    if accumulator is not None and not isinstance(accumulator, DType):
+        message = f"acc_type is number {accumulator}, which is no element type"
+        faults.append(TypeFault("WrongAccumulatorType", message, "acc", 0))
+    slots = _slots(taken, given, accumulator)
+    if slots:
+        faults += _row_faults(sig, minor, slots)
+    return tuple(faults)
+
+
+@lru_cache(maxsize=4096)
+def type_needs(
+    operator: str,
+    scaled: bool,
+    operands: tuple[Element, ...],
+    results: tuple[Element, ...],
+    accumulator: int | None,
+) -> tuple[int, Alternatives] | None:
+    """What one use of an operator needs for its types: the minor version, and profiles and extensions; cached.
+
+    None where the types are not legal in any version.
+    """
+    sig = signature(operator)
+    if sig is None:
+        return None
+    taken = zip(spread(sig.inputs, len(operands), scaled) or (), operands, strict=False)
+    given = zip(spread(sig.outputs, len(results), scaled) or (), results, strict=False)
+    slots = _slots(list(taken), list(given), accumulator)
+    fitting = [row for row in sig.rows if not _mismatches(row, slots)]
+    if not fitting:
+        return None
+    since = min(row.since for row in fitting)
+    needs = [_alternative(row, each) for row in fitting if row.since == since for each in row.needs]
+    return max(since, sig.since), tuple(dict.fromkeys(needs))
+
+
+def _alternative(row: TypeRow, needs: str) -> tuple[str, ...]:
+    """Names of profiles and extensions. Some combinations of FP16 and FP32 name none; they are PRO-FP's."""
+    if needs != "-":
+        return tuple(needs.split("+"))
+    return ("PRO-FP",) if any(element in (DType.FP16, DType.FP32) for element in row.types.values()) else ()
+
+
+def _slots(
+    taken: Sequence[tuple[Argument, Element]], given: Sequence[tuple[Argument, Element]], accumulator: int | None
+) -> list[_Slot]:
+    """The types of one use that the rows of the type table speak about."""
     slots = [
         _Slot("in", index, a.name, a.element, actual, not a.constant and a.name != "bias")
         for index, (a, actual) in enumerate(taken)
         if isinstance(a.element, str) and actual != DType.UNKNOWN
     ]
-    faults = [*_fixed_faults("in", taken), *_fixed_faults("out", given)]
     if isinstance(accumulator, DType):
         slots.append(_Slot("acc", 0, "acc_type", "acc_t", accumulator, False))
-    elif accumulator is not None:
-        message = f"acc_type is number {accumulator}, which is no element type"
-        faults.append(TypeFault("WrongAccumulatorType", message, "acc", 0))
-    slots += [
+    return slots + [
         _Slot("out", index, a.name, a.element, actual, False)
         for index, (a, actual) in enumerate(given)
         if isinstance(a.element, str) and actual != DType.UNKNOWN
     ]
-    if slots and sig.rows:
-        faults += _row_faults(sig, minor, slots)
-    return tuple(faults)
 
 
 def result_elements(

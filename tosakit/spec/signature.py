@@ -61,6 +61,8 @@ class Signature:
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     rows: tuple[TypeRow, ...]
+    limits: tuple[tuple[str, str], ...]
+    """Sizes that a level limits, each with the name of the limit."""
 
 
 _ELEMENTS: dict[str, DType] = {
@@ -139,14 +141,17 @@ def signature(name: str) -> Signature | None:
         return None
     arguments: dict[str, list[Argument]] = {"in": [], "out": []}
     parameters: list[str] = []
+    limits: list[tuple[str, str]] = []
     for line in text[1:]:
         words = line.split()
         if words[0] in arguments:
             arguments[words[0]].append(_argument(words[1:]))
+        elif words[0] == "limit":
+            limits += [(size, words[1]) for size in words[2:]]
         elif words[0] == "types":
             parameters = words[1:]
     rows = tuple(_rows(name, parameters))
-    return Signature(name, _minor(text[0]), tuple(arguments["in"]), tuple(arguments["out"]), rows)
+    return Signature(name, _minor(text[0]), tuple(arguments["in"]), tuple(arguments["out"]), rows, tuple(limits))
 
 
 @lru_cache(maxsize=1024)

@@ -4,10 +4,10 @@ A file has no table of variables: a tensor marked ``variable`` is one. VARIABLE_
 gives it as result; a converter in wide use writes both as IDENTITY with the attributes of the variable operator.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tosakit.ir import ops
-from tosakit.ir.graph import AnyOp, Graph, Tensor
+from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.spec.call import Finding, show
 from tosakit.spec.constants import check_data
@@ -64,12 +64,10 @@ def check_variable_use(op: AnyOp) -> Iterator[Finding]:
             yield Finding("VariableUse", message, (tensor,))
 
 
-def check_cells(block: Graph) -> Iterator[Finding]:
+def check_cells(cells: Iterable[Tensor]) -> Iterator[Finding]:
     """What is wrong with the variables of a block: names and initial data."""
     named: dict[str, Tensor] = {}
-    for tensor in block.tensors:
-        if not tensor.extras.variable:
-            continue
+    for tensor in cells:
         name = tensor.extras.variable_name
         if not name:
             yield Finding("VariableName", "a variable has no variable_name", (tensor,), "warning")

@@ -6,15 +6,19 @@ from :mod:`tosakit.spec.operators`; this module walks the program and turns find
 
 from collections.abc import Iterator
 from functools import cached_property
+from operator import attrgetter
+from typing import NamedTuple
 
 from tosakit.errors import InvalidModel
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.program import Program
 from tosakit.spec.call import Finding
-from tosakit.spec.control_flow import Regions, recursive_regions
+from tosakit.spec.control_flow import Regions, recursive_regions, region_depths, region_names
 from tosakit.spec.diagnostics import Diagnostic
-from tosakit.spec.operator_check import OperatorCheck
+from tosakit.spec.levels import nesting_excesses
+from tosakit.spec.operator_check import Memory, OperatorCheck
+from tosakit.spec.target import DRAFTS, Target
 from tosakit.spec.variables import check_cells
 
 
@@ -22,40 +26,76 @@ def verify(program: Program) -> list[Diagnostic]:
     """Everything wrong with ``program``, in program order. Linear in its size; raises for no program that loads.
 
     An error means that the specification forbids the program; a warning, that it is unusual, needs an extension, or
-    cannot be judged.
+    cannot be judged. Levels, profiles and what values can be is the matter of :func:`tosakit.spec.check.check`.
     """
-    return list(_program(program))
+    return [located.diagnostic for located in walk(program, Target(), Memory())]
 
 
-def _program(program: Program) -> Iterator[Diagnostic]:
-    if not program.regions or not program.regions[0].blocks:
-        message = "the file has no region with a block, so there is nothing to run"
-        yield Diagnostic("EmptyProgram", "error", "", None, None, (), message)
-    context = _Context(program)
+class Located(NamedTuple):
+    """A diagnostic with the block it is about, None for one about the program."""
+
+    diagnostic: Diagnostic
+    block: Graph | None = None
+
+
+def locate(block: Graph, index: int | None, op: AnyOp | None, finding: Finding) -> Located:
+    """A finding as a diagnostic."""
+    names = tuple(dict.fromkeys(tensor.name for tensor in finding.tensors))
+    kind = None if op is None else op.name
+    diagnostic = Diagnostic(finding.code, finding.severity, block.name or "", index, kind, names, finding.message)
+    return Located(diagnostic, block)
+
+
+def walk(program: Program, target: Target, memory: Memory) -> Iterator[Located]:
+    """Everything wrong with ``program`` for a target; ``memory`` keeps what was learnt on the way."""
+    yield from map(Located, _program_findings(program, target))
+    context = _Context(program, target, memory)
     seen: dict[str, None] = {}
     for region in program.regions:
         name = region.name or ""
         if name in seen:
             message = f'two regions are named "{name}"; control flow reaches the first only'
-            yield Diagnostic("DuplicateRegion", "error", "", None, None, (), message)
+            yield Located(Diagnostic("DuplicateRegion", "error", "", None, None, (), message))
         seen[name] = None
+        is_first = region is program.regions[0]  # without a block it is reported as empty
+        if len(region.blocks) > 1 or (not region.blocks and not is_first):
+            message = f'region "{name}" has {len(region.blocks)} blocks, a region has one'
+            yield Located(Diagnostic("RegionBlockCount", "error", "", None, None, (), message))
         for block in region.blocks:
             recursive = context.recursive if name in context.recursive else {}
-            check = OperatorCheck(program.version, context.regions, recursive)
-            for index, op, finding in _block_findings(context, block, check):
-                names = tuple(dict.fromkeys(tensor.name for tensor in finding.tensors))
-                kind = None if op is None else op.name
-                yield Diagnostic(finding.code, finding.severity, block.name or "", index, kind, names, finding.message)
+            check = OperatorCheck(program.version, context.regions, recursive, target, memory)
+            for index, op, finding in _block_findings(context, block, check, name):
+                yield locate(block, index, op, finding)
+
+
+def _program_findings(program: Program, target: Target) -> Iterator[Diagnostic]:
+    """What is wrong with a program as a whole: its version, and that it has nothing to run."""
+    version = program.version
+    if target.minor is not None and version.minor > target.minor:
+        message = f"the file says TOSA {version}, the target is 1.{target.minor}"
+        yield Diagnostic("NeedsNewerVersion", "error", "", None, None, (), message)
+    if version.minor in DRAFTS and not version.draft:
+        message = f"the file says TOSA {version} without the draft flag; 1.{version.minor} exists only as a draft"
+        yield Diagnostic("DraftFlagMissing", "error", "", None, None, (), message)
+    if not program.regions or not program.regions[0].blocks:
+        message = "the file has no region with a block, so there is nothing to run"
+        yield Diagnostic("EmptyProgram", "error", "", None, None, (), message)
 
 
 class _Context:
     """What the checks of a block need to know of the program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, target: Target, memory: Memory) -> None:
         self.program = program
-        self.version = program.version
+        self.target = target
+        self.memory = memory
         self.regions: Regions = {region.name or "": region for region in reversed(program.regions)}
         self.recursive = recursive_regions(self.regions)
+
+    @cached_property
+    def depths(self) -> dict[str, int]:
+        """How many control flow operators run around each region, at most."""
+        return region_depths(self.regions, self.recursive)
 
     @cached_property
     def owners(self) -> dict[str, str]:
@@ -71,7 +111,7 @@ class _Context:
 _Located = tuple[int | None, AnyOp | None, Finding]
 
 
-def _block_findings(context: _Context, block: Graph, check: OperatorCheck) -> Iterator[_Located]:
+def _block_findings(context: _Context, block: Graph, check: OperatorCheck, region: str) -> Iterator[_Located]:
     """Findings about a block, then about each of its operators."""
     for finding in _declaration_findings(context, block):
         yield None, None, finding
@@ -83,24 +123,40 @@ def _block_findings(context: _Context, block: Graph, check: OperatorCheck) -> It
     for index, op in enumerate(operators):
         for finding in check.findings(op):
             yield index, op, finding
+        if op.is_stateful and region_names(op):
+            for excess in nesting_excesses(op, context.depths.get(region, 0)):
+                context.memory.beyond = True
+                if excess.exceeds(context.target.level):
+                    yield index, op, excess.finding(context.target.level)
     if not block.outputs and not any(op.is_stateful for op in operators):
         message = "the block has no outputs and no operator with an effect, so it computes nothing"
         yield None, None, Finding("NoOutputs", message)
 
 
 def _declaration_findings(context: _Context, block: Graph) -> Iterator[Finding]:
+    shapes: dict[tuple[int, ...], bool] = {(): True}
+    cells: list[Tensor] = []
     for tensor in block.tensors:
-        if tensor.dtype == DType.UNKNOWN or tensor.producer is None:
+        dtype, producer, shape, extras = _DECLARED(tensor)
+        if producer is None or dtype == DType.UNKNOWN:
             yield from _check_declaration(context, tensor)
-        if tensor.shape and min(tensor.shape) < -1:
-            message = f"the shape is {list(tensor.shape)}; a size is at least 1, or -1 where only run time knows it"
+        sound = shapes.get(shape)
+        if sound is None:
+            sound = shapes[shape] = min(shape) >= -1
+        if not sound:
+            message = f"the shape is {list(shape)}; a size is at least 1, or -1 where only run time knows it"
             yield Finding("InvalidDimension", message, (tensor,))
-    yield from check_cells(block)
+        if extras.variable:
+            cells.append(tensor)
+    yield from check_cells(cells)
     for what, tensors in (("input", block.inputs), ("output", block.outputs)):
         for tensor in tensors:
             if tensor.dtype == DType.SHAPE:
                 message = f"a shape value is an {what} of the block; TOSA passes tensors only"
                 yield Finding("ShapeAtBoundary", message, (tensor,), "warning")
+
+
+_DECLARED = attrgetter("dtype", "producer", "shape", "extras")
 
 
 def _check_declaration(context: _Context, tensor: Tensor) -> Iterator[Finding]:

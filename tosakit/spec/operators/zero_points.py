@@ -11,6 +11,7 @@ from tosakit.spec.call import AnyCall
 def check_zero_point(call: AnyCall, name: str, data: DType, code: str) -> None:
     """Report a constant zero point that is not 0 although ``data``, the type it belongs to, is not INT8."""
     tensor = call.tensor(name)
+    call.consulted[name] = None
     if data == DType.INT8 or tensor.dtype not in BITS or not tensor.is_constant or not tensor.data:
         return
     try:
