@@ -212,7 +212,7 @@ def outside_required_range(
     arrays = np.broadcast_arrays(low, high, multiplier, shift, smallest, largest)
     for channel, (at_least, at_most, m, s, first, last) in enumerate(zip(*(a.tolist() for a in arrays), strict=True)):
         if at_least < first or at_most > last:
-            where = f" in channel {channel}" if multiplier.size > 1 else ""
+            where = f" in channel {channel}" if len(arrays[0]) > 1 else ""
             return (
                 f"its values reach from {at_least} to {at_most}{where}, but RESCALE with multiplier {m} and shift {s} "
                 f"is defined from {first} to {last} only"

@@ -58,11 +58,8 @@ class Form:
 
 
 def best_form(readers: Sequence[Reader], accumulator: Interval) -> Form | Refusal:
-    """The exact form where it can be proved, else the one with the smallest bound.
-
-    All channels share one range: the check of contracts draws the accumulator's values from it.
-    """
-    low, high = clipped_to_int48(accumulator.overall)
+    """The exact form where it can be proved, else the one with the smallest bound."""
+    low, high = clipped_to_int48(accumulator)
     wide = [reader for reader in readers if reader.op.output.dtype == DType.INT32]
     copy = next((reader for reader in wide if reader.is_one), None)
     if copy is not None or (fits_int32(low) & fits_int32(high)).all():

@@ -87,10 +87,7 @@ class Form:
 
 
 def meaning_of(op: Op[ops.Rescale], interval: Interval) -> Meaning | Refusal:
-    """What ``op`` stands for on values of ``interval``; a Refusal where that is not a positive, known scale.
-
-    All channels share one range: the check of contracts draws the accumulator's values from it.
-    """
+    """What ``op`` stands for on values of ``interval``; a Refusal where that is not a positive, known scale."""
     if len(op.inputs) != len(op.attrs.OPERANDS):
         return Refusal("operands are missing")
     x = op.inputs[0]
@@ -127,7 +124,7 @@ def meaning_of(op: Op[ops.Rescale], interval: Interval) -> Meaning | Refusal:
         int(output_zp[0]),
         op.output.dtype,
         op.attrs.rounding_mode,
-        *clipped_to_int48(interval.overall),
+        *clipped_to_int48(interval),
     )
 
 

@@ -73,6 +73,11 @@ class TestOneStep:
         assert op.inputs[1].values().tolist() == [0x4ABD, 1 << 14]
         assert op.inputs[2].values().tolist() == [39 - 16, 45 - 17]
 
+    def test_every_channel_is_proved_with_its_own_scale(self) -> None:
+        weight = [[127] * 1024, [1] * 1024]  # the first accumulator is beyond INT32, the second has the larger scale
+        result = kept(apply(RULE, _graph([1 << 30, 1 << 30], [40, 30], weight=weight, dtype=DType.INT32, scale32=True)))
+        assert bound(result) == 0.5
+
     def test_one_channel_keeps_per_channel(self) -> None:
         result = kept(apply(RULE, _graph(1 << 30, 45, weight=[[1, 1]], scale32=True, per_channel=True)))
         assert _rescales(result.program)[0].attrs.per_channel
@@ -164,7 +169,7 @@ class TestTwoSteps:
     def test_a_value_range_that_is_not_proved_is_refused(self) -> None:
         reason = refusal(apply(RULE, _graph(1 << 30, 18, dtype=DType.INT32, scale32=True), form="two-step"))
         assert "multiplier 1073741824 and shift 18" in reason
-        assert "from -360342 to 360543" in reason
+        assert "from -229276 to 229469 in channel 0" in reason
 
 
 class TestTarget:

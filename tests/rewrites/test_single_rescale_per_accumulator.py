@@ -153,6 +153,18 @@ class TestBounded:
         before, after = run(program, EVERY_INT16).outputs, run(result.program, EVERY_INT16).outputs
         assert differences(before, after) <= bound(result) <= 2
 
+    def test_channels_that_fit_are_copied_as_they_are(self) -> None:
+        net = Net()
+        acc = net.conv2d(net.input("x", DType.INT16, EVERY_INT16.shape), [[127], [1]], [1 << 36, 0])
+        y = net.rescale(acc, DType.INT16, [1 << 14, 1 << 14], [36, 14], "y")
+        program = net.program(y, net.rescale(acc, DType.INT16, [20000, 30000], [37, 15], "z"))
+        result = kept(apply(RULE, program, target=U55))
+        [first] = _readers(result.program)
+        assert first.inputs[2].values().tolist() == [14 + 6, 14]
+        before, after = run(program, EVERY_INT16).outputs, run(result.program, EVERY_INT16).outputs
+        assert all(np.array_equal(a[..., 1], b[..., 1]) for a, b in zip(before, after, strict=True))
+        assert differences(before, after) <= bound(result) == 1
+
 
 class TestRefuses:
     def test_an_accumulator_that_is_an_output(self) -> None:

@@ -98,6 +98,14 @@ class TestExact:
         assert not conv.inputs[2].values().any()
         assert result.events[0].contract == Exact()
 
+    def test_what_is_proved_for_one_channel_of_the_input_counts(self) -> None:
+        net = Net()
+        x = net.input("x", DType.INT16, (1, 2, 2, 2))
+        narrow = net.rescale(x, DType.INT16, [1 << 14, 1 << 14], [14, 28], "narrow")  # the second channel is in [-2, 2]
+        acc = net.conv2d(narrow, [[1, 127]], [2147450600])
+        result = kept(apply(RULE, net.program(net.rescale(acc, DType.INT16, 20000, 30)), when="all"))
+        assert bound(result) == 0
+
     def test_a_bias_at_the_edge_of_int32_is_exact_only_where_the_sum_still_fits(self) -> None:
         edge = (1 << 31) - 1
         assert bound(apply(RULE, _small([edge], 16384, 20, weight=0), when="all")) == 0
