@@ -86,14 +86,14 @@ def test_a_bias_of_length_one_is_for_every_channel():
 def test_int4_weights_and_weights_behind_reshape_count_as_constants():
     b = Builder("t")
     x = tensor(I8, 1, 2, 2, 2)
-    assert of(conv2d(b, x, [[[[-8, 7]]]], [0], weight_dtype=DType.INT4)) == (-128 * 7 - 127 * 8, 128 * 8 + 127 * 7)
-    flat = b.const(np.array([-8, 7]), I8)
+    assert of(conv2d(b, x, [[[[-7, 6]]]], [0], weight_dtype=DType.INT4)) == (-128 * 6 - 127 * 7, 128 * 7 + 127 * 6)
+    flat = b.const(np.array([-7, 6]), I8)
     shaped = b.op(ops.Reshape(), (flat, b.const_shape([2, 1, 1, 1])), I8, (2, 1, 1, 1))
     turned = b.op(ops.Transpose(perms=(1, 2, 3, 0)), (shaped,), I8, (1, 1, 1, 2))
     zero = b.const([0], I8)
     attrs = ops.Conv2d(pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I32)
     y = b.op(attrs, (x, turned, b.const([0], I32), zero, zero), I32, (1, 2, 2, 1))
-    assert of(y) == (-128 * 7 - 127 * 8, 128 * 8 + 127 * 7)
+    assert of(y) == (-128 * 6 - 127 * 7, 128 * 7 + 127 * 6)
 
 
 def test_accumulator_beyond_int32_is_known_exactly():
@@ -245,6 +245,16 @@ def test_rescale_is_exact_at_both_ends(data):
             assert ends == (values.min(), values.max())
 
 
+@pytest.mark.parametrize(("mode", "want"), [(SINGLE, [-1, 0, 1, 2]), (DOUBLE, [-2, -1, 1, 2])])
+def test_rescale_rounds_in_the_mode_it_is_given(mode, want):
+    """Field report A15."""
+    b = Builder("t")
+    x = channels(b, I32, [-6, -2, 2, 6], [-6, -2, 2, 6])
+    y = b.rescale(x, I32, 1 << 30, 32, scale32=True, rounding_mode=mode)
+    assert of(y) == (want, want)
+    assert bounds(Intervals().unclipped(y.producer)) == (want, want)
+
+
 @given(st.data())
 @settings(max_examples=50)
 def test_table_reaches_exactly_what_its_input_reaches(data):
@@ -361,6 +371,8 @@ def test_channels_survive_what_moves_them():
     assert moved(ops.Reshape(), (16,), b.const_shape([16])) == (low * 4, high * 4)
     assert moved(ops.Transpose(perms=(0, 2, 1, 3)), (1, 2, 2, 4)) == (low, high)
     assert moved(ops.Transpose(perms=(0, 3, 1, 2)), (1, 4, 2, 2)) == (0, 31)
+    square = b.op(ops.Reshape(), (x, b.const_shape([4, 4])), I8, (4, 4))
+    assert of(b.op(ops.Transpose(perms=(1, 0)), (square,), I8, (4, 4))) == (0, 31)
     assert moved(ops.Reverse(axis=3), (1, 2, 2, 4)) == (low[::-1], high[::-1])
     assert moved(ops.Reverse(axis=1), (1, 2, 2, 4)) == (low, high)
     corner = b.const_shape([0, 0, 0, 1]), b.const_shape([1, 2, 2, 2])

@@ -36,6 +36,9 @@ CONVOLUTIONS = (ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d
 _LARGEST_SIZE = (1 << 31) - 1
 """No dimension of a file is larger, so it bounds those known only at run time."""
 
+_BLOCK = 1 << 20
+"""Weights that are summed at a time."""
+
 _ZERO = Interval(0, 0)
 
 
@@ -55,7 +58,7 @@ def accumulator(op: AnyOp, of: Lookup) -> Interval:
         if x.is_per_channel and shape[2] != last(op.inputs[0]):
             x = x.overall
         low, high = (np.broadcast_to(bound, taps.shape[1])[:, np.newaxis] for bound in arrays(x))
-        return _dot(*_signed_sums(taps, axis=0), low, high, contract=False)
+        return _interval(*_dot(*_signed_sums(taps, axis=0), low, high, contract=False))
     if x.is_per_channel and shape[-1] != last(op.inputs[0]):
         x = x.overall
     if isinstance(attrs, ops.TransposeConv2d):
@@ -173,11 +176,12 @@ def _signed_sums(weights: NDArray[Any], axis: int | tuple[int, ...]) -> tuple[ND
 
 def _weighted_sum(weights: NDArray[Any], x: Interval) -> Interval:
     """The sums over taps and input channels, ``weights`` being [outputs, taps, channels of x]; shape [outputs]."""
-    if not x.is_per_channel:
-        low, high = arrays(x)
-        return _dot(*_signed_sums(weights, axis=(1, 2)), low, high, contract=False)
-    low, high = (np.broadcast_to(bound, weights.shape[2]) for bound in arrays(x))
-    return _dot(*_signed_sums(weights, axis=1), low, high, contract=True)
+    low, high = arrays(x)
+    axes = 1 if x.is_per_channel else (1, 2)
+    rows = max(1, _BLOCK // weights[0].size)  # a few outputs at a time: sums are eight times as wide as weights
+    blocks = [weights[first : first + rows] for first in range(0, len(weights), rows)]
+    sums = [_dot(*_signed_sums(block, axes), low, high, contract=x.is_per_channel) for block in blocks]
+    return _interval(*(np.concatenate(ends) for ends in zip(*sums, strict=True)))
 
 
 def _dot(
@@ -187,8 +191,11 @@ def _dot(
     high: NDArray[np.int64],
     *,
     contract: bool,
-) -> Interval:
-    """``positive * high + negative * low`` and the other way round, summed over the last axis or element by element."""
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """``positive * high + negative * low`` and the other way round, summed over the last axis or element by element.
+
+    The result holds int64, or Python's integers where that is not enough.
+    """
     total = positive - negative
     largest = int((total.sum(axis=-1) if contract else total).max()) * max(abs(int(low.min())), abs(int(high.max())))
     if largest >= LIMIT:
@@ -196,9 +203,14 @@ def _dot(
     combine = np.matmul if contract else np.multiply
     lower = combine(positive, low) + combine(negative, high)
     upper = combine(positive, high) + combine(negative, low)
-    if largest >= LIMIT:
+    return lower.ravel(), upper.ravel()
+
+
+def _interval(lower: NDArray[Any], upper: NDArray[Any]) -> Interval:
+    """The bounds of each output; of all outputs together where they do not fit int64."""
+    if lower.dtype == object:
         return Interval(int(lower.min()), int(upper.max()))
-    return Interval(lower.ravel(), upper.ravel())
+    return Interval(lower, upper)
 
 
 HANDLERS: Mapping[type[Attributes], Handler] = {
