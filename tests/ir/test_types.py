@@ -101,9 +101,13 @@ def test_short_padded_and_empty_data(dtype: DType) -> None:
 
 def test_huge_and_negative_shapes_are_refused() -> None:
     with pytest.raises(InvalidModel, match="needs"):
-        decode(bytes(8), DType.INT32, (1 << 40, 1 << 40))
+        decode(bytes(8), DType.INT32, (1 << 20, 1 << 20))
     with pytest.raises(InvalidModel, match="negative"):
         decode(bytes(8), DType.INT32, (-1, 2))
+    for shape in ((0, 1 << 31, 1 << 31), (0,) + (1,) * 40):
+        with pytest.raises(InvalidModel, match="larger than any array"):
+            decode(b"", DType.INT32, shape)
+    assert decode(b"", DType.INT32, (0, 1 << 20)).shape == (0, 1 << 20)
 
 
 @pytest.mark.parametrize(
