@@ -4,6 +4,7 @@ Layouts (TOSA flatbuffer form): little-endian; BOOL one byte; INT48 six bytes, s
 byte, low nibble first; FP6 four to three bytes, low bits first; SHAPE values are 64-bit integers.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +76,11 @@ _ML: dict[DType, str] = {
 }
 
 
+_MAX_RANK = 32
+_MAX_ELEMENTS = 1 << 59
+"""What numpy can address, also where another dimension is 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuantParams:
     """Affine quantisation of a tensor: real value = scale * (q - zero_point).
@@ -133,11 +139,13 @@ def _pack_bits(codes: npt.NDArray[np.uint8], bits: int) -> bytes:
 def decode(data: "memoryview | bytes", dtype: DType, shape: tuple[int, ...]) -> Array:
     """Values of constant ``data`` as a read-only array of :func:`numpy_dtype`; a view where the layout allows one.
 
-    Trailing padding bytes are ignored. Raises InvalidModel where the data is too short for the shape, or a dimension of
-    the shape is negative.
+    Trailing padding bytes are ignored. Raises InvalidModel where the data is too short for the shape, or the shape is
+    impossible: a negative dimension, or more elements than an array can have.
     """
     if any(size < 0 for size in shape):
         raise InvalidModel(f"constant of shape {list(shape)} has a negative dimension")
+    if len(shape) > _MAX_RANK or math.prod(size or 1 for size in shape) > _MAX_ELEMENTS:
+        raise InvalidModel(f"constant of shape {list(shape)} is larger than any array can be")
     need = byte_size(dtype, shape)
     if len(data) < need:
         raise InvalidModel(f"constant data has {len(data)} bytes, {dtype.name} {list(shape)} needs {need}")
