@@ -1,29 +1,36 @@
 """The main job as one call: choose steps, run them, verify the result, check the contracts."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from tosakit.catalogue import Catalogue, load_catalogue
+from tosakit.catalogue import Catalogue, load_catalogue, unknown
 from tosakit.engine.driver import RewriteResult, Trace, run_steps
-from tosakit.engine.rule import Step
-from tosakit.errors import InvalidModel, NotEquivalent, RuleBug
+from tosakit.engine.rule import Rule, Step
+from tosakit.errors import InvalidArgument, InvalidModel, NotEquivalent, RuleBug, Unsupported
 from tosakit.io.reader import load
 from tosakit.ir.program import Program
 from tosakit.oracle.equivalence import Progress
-from tosakit.oracle.verdict import CheckReport, check_rewrite, promise_of
-from tosakit.spec.verify import Diagnostic, verify
+from tosakit.oracle.structure import same_computation
+from tosakit.oracle.verdict import CheckReport, Stage, check_rewrite, promise_of
+from tosakit.spec.diagnostics import Diagnostic
+from tosakit.spec.verify import verify
 
 Check = Literal["none", "end", "each"]
+
+SHOWN = 10
+"""Reasons, findings and refusals that a message lists."""
 
 
 @dataclass
 class Rewriting:
     """What :func:`rewrite` did: the new program, every rewrite and refusal, and what the check found.
 
-    ``diagnostics`` are the verifier's findings about the program as it was loaded.
+    ``diagnostics`` are the verifier's findings about the program as it was loaded. ``stages`` are the rule sets and
+    transforms one by one; ``check`` is None until the result is checked.
     """
 
     before: Program
@@ -31,12 +38,13 @@ class Rewriting:
     steps: tuple[Step, ...]
     result: RewriteResult
     diagnostics: list[Diagnostic]
-    check: CheckReport | None
+    stages: list[Stage] = field(default_factory=list)
+    check: CheckReport | None = None
 
     @property
     def exact(self) -> bool:
         """True only where every rewrite that fired promises bit-identical values."""
-        return promise_of(self.result) == "exact"
+        return promise_of(self.result.events) == "exact"
 
 
 def rewrite(
@@ -47,7 +55,7 @@ def rewrite(
     options: Mapping[str, Any] | None = None,
     target: str = "",
     check: Check = "end",
-    vectors: int = 64,
+    vectors: int | None = None,
     seed: int = 0,
     stop_after: int | None = None,
     trace: Trace | None = None,
@@ -59,81 +67,150 @@ def rewrite(
 
     ``options`` maps ``"rule.option"`` to a value. ``target`` is an accelerator such as ``ethos-u85-256``; some rules
     act only where a target needs them. With ``check="end"`` the result is compared with the original in the reference
-    model as the contracts of the rewrites demand; ``"each"`` does so after every rule set too. Raises InvalidModel
-    where the result is not legal TOSA, NotEquivalent where a contract is broken, RuleBug where a rule made a legal
-    program illegal.
+    model as the contracts of the rewrites demand; ``"each"`` does so after every rule set and transform too.
+    ``vectors`` is the number of inputs for that: 64 by default, fewer for a model whose runs are long.
+
+    Raises InvalidArgument for unknown names and values, InvalidModel where the result is not legal TOSA, NotEquivalent
+    where a contract is broken, Unsupported where the result cannot be checked, RuleBug where a rule made a legal
+    program illegal or broke another promise of its author.
     """
     catalogue = catalogue or load_catalogue(rules_modules)
     steps = catalogue.choose(pipeline, rules)
-    chosen = catalogue.options(options or {})
+    chosen = catalogue.options(options or {}, steps)
     before = source if isinstance(source, Program) else load(Path(source))
-    diagnostics = verify(before)
-    program = before.clone()
-    mark = _Mark(before)
-
-    def after_step(current: Program, batch: Sequence[Step]) -> None:
-        if check == "each":
-            report = mark.advance(current, batch, chosen, target, vectors, seed)
-            if not report.kept:
-                raise BrokenPromise(report)
-
-    result = run_steps(
-        program,
-        steps,
-        target=target,
-        options=chosen,
-        stop_after=stop_after,
-        trace=trace,
-        after_step=after_step,
-        for_check=check != "none",
-    )
-    _refuse_illegal(program, diagnostics, result)
-    done = Rewriting(before, program, steps, result, diagnostics, None)
-    if check != "none":
-        show = progress("checking") if progress else None
-        done.check = check_rewrite(before, result, vectors=vectors, seed=seed, progress=show)
-        if not done.check.kept:
-            raise BrokenPromise(done.check, done)
+    done = run(before, steps, options=chosen, target=target, check=check, stop_after=stop_after, trace=trace)
+    settle(done, check=check, vectors=vectors, seed=seed, progress=progress)
     return done
 
 
-class BrokenPromise(NotEquivalent):
-    """The result does not keep what its rewrites promise; ``rewriting`` is all that was done, for a report."""
+def run(
+    before: Program,
+    steps: Sequence[Step],
+    *,
+    options: Mapping[str, Any],
+    target: str = "",
+    check: Check = "end",
+    stop_after: int | None = None,
+    trace: Trace | None = None,
+) -> Rewriting:
+    """The first half of :func:`rewrite`: run the steps on a copy of ``before``. :func:`settle` is the second half.
 
-    def __init__(self, check: CheckReport, rewriting: "Rewriting | None" = None) -> None:
-        reasons = "\n  ".join(check.reasons)
-        super().__init__(f"the result does not keep what its rewrites promise; nothing was written:\n  {reasons}")
-        self.rewriting = rewriting
+    ``options`` maps a step's name to an instance of its option class. Raises InvalidArgument for an unknown target or
+    check, RuleBug where a rule breaks a promise.
+    """
+    if check not in ("none", "end", "each"):
+        raise InvalidArgument(f'check "{check}" is unknown; it is none, end or each')
+    require_target(target)
+    program = before.clone()
+    done = Rewriting(before, program, tuple(steps), RewriteResult(program), verify(before))
+    total, last = done.result, before
+    for batch in batches(steps):
+        left = None if stop_after is None else max(stop_after - len(total.events), 0)
+        part = run_steps(
+            program,
+            batch,
+            target=target,
+            options=options,
+            stop_after=left,
+            trace=trace,
+            for_check=check != "none",
+        )
+        total.events.extend(part.events)
+        total.refusals.extend(part.refusals)
+        total.boundary.extend(part.boundary)
+        if check != "none":
+            last = _record(done, last, part)
+        if part.stopped:
+            total.stopped = True
+            break
+    total.refusals = list(dict.fromkeys(total.refusals))  # rule sets may repeat what others said
+    return done
 
 
-class _Mark:
-    """The program as it was after the last step, for ``check="each"``."""
-
-    def __init__(self, before: Program) -> None:
-        self.last = before
-
-    def advance(
-        self, current: Program, batch: Sequence[Step], options: dict[str, Any], target: str, vectors: int, seed: int
-    ) -> CheckReport:
-        """Run the batch alone on the last mark and check it; then move the mark."""
-        result = run_steps(self.last.clone(), batch, target=target, options=options, for_check=True)
-        report = check_rewrite(self.last, result, vectors=vectors, seed=seed)
-        self.last = current.clone()
-        return report
+def _record(done: Rewriting, before: Program, part: RewriteResult) -> Program:
+    """Keep the stage for the check; returns the program after it."""
+    if not part.events:
+        if not same_computation(before, done.program):
+            raise RuleBug("a transform changed the program but reports no rewrite")
+        return before
+    after = done.program.clone()
+    done.stages.append(Stage(before, after, part))
+    return after
 
 
-def _refuse_illegal(program: Program, loaded: Sequence[Diagnostic], result: RewriteResult) -> None:
+def batches(steps: Iterable[Step]) -> list[list[Step]]:
+    """The steps as the engine runs them: neighbouring rules together, every transform by itself."""
+    found: list[list[Step]] = []
+    for is_rule, group in groupby(steps, key=lambda step: isinstance(step, Rule)):
+        neighbours = list(group)
+        found.extend([neighbours] if is_rule else [[step] for step in neighbours])
+    return found
+
+
+def require_target(target: str) -> None:
+    """Raises InvalidArgument where ``target`` is neither an accelerator nor ``""``: no rule would know it."""
+    if target:
+        from tosakit.backend.vela import ACCELERATORS
+
+        if target not in ACCELERATORS:
+            raise InvalidArgument(unknown("target", target, ACCELERATORS))
+
+
+def settle(
+    done: Rewriting,
+    *,
+    check: Check = "end",
+    vectors: int | None = None,
+    seed: int = 0,
+    progress: Callable[[str], Progress | None] | None = None,
+) -> None:
+    """The second half of :func:`rewrite`: the result must be legal TOSA and keep what its rewrites promise.
+
+    Sets ``done.check`` and raises as :func:`rewrite` does.
+    """
+    if vectors is not None and vectors < 1:
+        raise InvalidArgument(f"{vectors} vectors given; a check needs at least 1")
+    if seed < 0:
+        raise InvalidArgument(f"seed {seed} is negative; give a number, 0 or more")
+    _refuse_illegal(done)
+    if check == "none":
+        return
+    show = progress or (lambda description: None)
+    try:
+        if check == "each":
+            for stage in done.stages:
+                names = ", ".join(dict.fromkeys(event.rule for event in stage.result.events))
+                done.check = check_rewrite([stage], vectors=vectors, seed=seed, progress=show(f"checking {names}"))
+                _require_kept(done.check)
+        done.check = check_rewrite(done.stages, vectors=vectors, seed=seed, progress=show("checking"))
+    except (Unsupported, InvalidArgument, InvalidModel) as error:
+        raise Unsupported(
+            f"the result cannot be checked, so it is not kept: {error}. To go without a check, type --check none "
+            '(in Python: check="none")'
+        ) from error
+    _require_kept(done.check)
+
+
+def _require_kept(check: CheckReport) -> None:
+    if not check.kept:
+        more = [f"... and {len(check.reasons) - SHOWN} more"] if len(check.reasons) > SHOWN else []
+        reasons = "\n  ".join([*check.reasons[:SHOWN], *more])
+        raise NotEquivalent(f"the result does not keep what its rewrites promise; nothing was written:\n  {reasons}")
+
+
+def _refuse_illegal(done: Rewriting) -> None:
     """The verifier's errors after rewriting are fatal: the user's where they were there before, else the rules'."""
-    errors = [finding for finding in verify(program) if finding.severity == "error"]
+    errors = [finding for finding in verify(done.program) if finding.severity == "error"]
     if not errors:
         return
-    known = {(finding.code, finding.op_type, finding.tensors) for finding in loaded if finding.severity == "error"}
+    loaded = [finding for finding in done.diagnostics if finding.severity == "error"]
+    known = dict.fromkeys((finding.code, finding.op_type, finding.tensors) for finding in loaded)
     new = [finding for finding in errors if (finding.code, finding.op_type, finding.tensors) not in known]
-    text = "\n  ".join(str(finding) for finding in (new or errors)[:10])
+    text = "\n  ".join(str(finding) for finding in (new or errors)[:SHOWN])
     if new and not known:
-        rules = ", ".join(result.rules_fired) or "none"
+        rules = ", ".join(done.result.rules_fired) or "none"
         raise RuleBug(
             f"the rewritten program is not legal TOSA, the original was (rules that fired: {rules}):\n  {text}"
         )
-    refused = "".join(f"\n  {r.rule} refused at {r.operator}: {r.reason}" for r in result.refusals[:10])
+    refused = "".join(f"\n  {r.rule} refused at {r.operator}: {r.reason}" for r in done.result.refusals[:SHOWN])
     raise InvalidModel(f"the program is not legal TOSA and no rule repaired it:\n  {text}{refused}")

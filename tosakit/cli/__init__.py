@@ -1,5 +1,6 @@
 """The command line: stdout carries the result, stderr the story, the exit code the verdict."""
 
+import contextlib
 import os
 import sys
 import traceback
@@ -8,6 +9,8 @@ from collections.abc import Sequence
 from tosakit.errors import RuleBug, TosakitError
 
 DONE, NOT_EQUIVALENT, USER, FAULT = 0, 1, 2, 3
+INTERRUPTED, NOBODY_READS = 130, 141
+"""What shells report for a program ended by SIGINT and by SIGPIPE."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,9 +20,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     from tosakit.cli.parser import build_parser
 
-    options = build_parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal cannot show
     try:
-        return int(options.run(options))
+        options = build_parser().parse_args(arguments)
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
+    except SystemExit as end:  # argparse has said why, or printed what it was asked for
+        return end.code if isinstance(end.code, int) else USER
     except RuleBug as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
@@ -29,11 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        _let_go_of_stdout()
+        return NOBODY_READS
+    except OSError as error:
+        _let_go_of_stdout()
+        print(f"error: {error}", file=sys.stderr)
+        return USER
     except KeyboardInterrupt:
-        print("interrupted; nothing was written", file=sys.stderr)
-        return 130
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     except Exception as error:
         traceback.print_exc()
         print(
@@ -41,3 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return FAULT
+
+
+def _let_go_of_stdout() -> None:
+    """What is still buffered cannot be written; Python would try again at exit, and complain."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,15 +1,46 @@
 """What people see: messages and progress on stderr, tables on stdout."""
 
+import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tosakit.engine.contract import Contract
+    from tosakit.spec.diagnostics import Diagnostic
 
 Progress = Callable[[int, int], None]
+
+SHOWN = 10
+"""Diagnostics, refusals and remarks that are printed; the report holds all."""
 
 
 def say(text: str) -> None:
     """Tell the story: one line on stderr."""
     print(text, file=sys.stderr)
+
+
+def say_some(lines: Sequence[str], what: str) -> None:
+    """The first lines, and how many more there are."""
+    for line in lines[:SHOWN]:
+        say(line)
+    if len(lines) > SHOWN:
+        say(f"... and {len(lines) - SHOWN} more {what}")
+
+
+def say_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
+    """Errors in full, warnings as one line per kind."""
+    say_some([str(finding) for finding in diagnostics if finding.severity == "error"], "errors")
+    for code, count in Counter(finding.code for finding in diagnostics if finding.severity != "error").items():
+        say(f"warning: {code}, {count} times" if count > 1 else f"warning: {code}")
+
+
+def contract_text(contract: "Contract") -> str:
+    """A contract for people; one without a bound of its own by its reason alone."""
+    bound = getattr(contract, "lsb", 0.0)
+    return str(getattr(contract, "because", "")) if math.isinf(bound) else str(contract)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -24,7 +55,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     for row in rows:
         drawn.add_row(*(_cell(value) for value in row))
     width = None if sys.stdout.isatty() else 160
-    Console(file=sys.stdout, width=width, highlight=False, markup=False).print(drawn)
+    Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(drawn)
 
 
 def _cell(value: object) -> str:

@@ -1,18 +1,50 @@
 """The options of every subcommand. Nothing heavy is imported before a subcommand runs."""
 
 import argparse
+import difflib
 import importlib
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from tosakit._version import __version__
 from tosakit.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tosakit.catalogue import Catalogue
 
 Run = Callable[[argparse.Namespace], int]
 
 EXIT_CODES = (
     "exit codes: 0 done; 1 not equivalent or refused by Vela; 2 the input or options; 3 a fault of tosakit or a rule"
 )
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser that answers in our form: what is wrong, and what may have been meant."""
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**{**settings, "allow_abbrev": False})  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message, near names for what is unknown, and where to read more; exit code 2."""
+        known = [*self._option_string_actions]
+        for action in self._actions:
+            known.extend(map(str, action.choices or ()))
+        found = re.search(r"unrecognized arguments: (\S+)|invalid choice: '([^']*)'", message)
+        wrong = next((group for group in found.groups() if group), "") if found else ""
+        close = difflib.get_close_matches(wrong.partition("=")[0], known, n=3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        self.exit(2, f"error: {message}{hint}\n  {self.prog} --help lists what there is\n")
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Let a subcommand speak about its own unknown arguments."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest and self.get_default("run") is not None:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
 
 
 def _lazy(module: str) -> Run:
@@ -26,7 +58,7 @@ def _lazy(module: str) -> Run:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line as an argparse parser."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tosakit", description="Rewrite TOSA graphs, and prove or measure that nothing broke.", epilog=EXIT_CODES
     )
     parser.add_argument("--version", action="version", version=f"tosakit {__version__}")
@@ -44,7 +76,7 @@ def _rewrite(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXIT_CODES
     parser.add_argument("input", metavar="IN", help="the .tosa file to rewrite (- for stdin)")
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="where to write the result (- for stdout); default: nowhere"
+        "-o", "--output", metavar="OUT", help="where to write the result (- for stdout; default: nowhere)"
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -69,20 +101,26 @@ def _rewrite(parser: argparse.ArgumentParser) -> None:
         "--qparams", metavar="FILE", help="quantisation parameters (default: IN's .qparams.json, if any)"
     )
     parser.add_argument("--check", choices=("none", "end", "each"), default="end", help="what to check (default: end)")
-    parser.add_argument("--vectors", type=int, default=64, metavar="N", help="input vectors of the check (default: 64)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the input vectors (default: 0)")
+    _vectors(parser)
     parser.add_argument("--stop-after", type=int, metavar="N", help="stop after N rewrites (for bisection)")
-    parser.add_argument("--report", metavar="FILE.json", help="write a report (docs/report.md)")
-    parser.add_argument("--trace", metavar="FILE", help="write every rewrite as a line of JSON")
+    parser.add_argument("--report", metavar="FILE.json", help="write a report (docs/report.md; - for stdout)")
+    parser.add_argument("--trace", metavar="FILE", help="write every rewrite as a line of JSON (- for stdout)")
     parser.add_argument("--vela", metavar="ACCEL", help="compile the result with Vela for this accelerator")
     _vela_options(parser)
     parser.set_defaults(run=_lazy("rewrite"))
 
 
+def _vectors(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--vectors", type=int, metavar="N", help="input vectors to run (default: 64, fewer for large models)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the input vectors (default: 0)")
+
+
 def _vela_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Vela")
     group.add_argument(
-        "--vela-output", metavar="DIR", help="where Vela's .npz goes (default: beside the file compiled)"
+        "--vela-output", metavar="DIR", help="where Vela's .npz goes (default: beside OUT, or the file compiled)"
     )
     group.add_argument("--system-config", metavar="NAME", help="passed to Vela")
     group.add_argument("--memory-mode", metavar="NAME", help="passed to Vela")
@@ -138,10 +176,9 @@ def _compare(parser: argparse.ArgumentParser) -> None:
         "Run two files in the reference model on the same inputs; exit 0 only where they are identical."
     )
     parser.epilog = EXIT_CODES
-    parser.add_argument("before", metavar="A", help="the first .tosa file")
-    parser.add_argument("after", metavar="B", help="the second .tosa file")
-    parser.add_argument("--vectors", type=int, default=64, metavar="N", help="input vectors (default: 64)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the input vectors (default: 0)")
+    parser.add_argument("before", metavar="A", help="the first .tosa file (- for stdin)")
+    parser.add_argument("after", metavar="B", help="the second .tosa file (- for stdin)")
+    _vectors(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_lazy("compare"))
 
@@ -160,9 +197,17 @@ def parse_settings(entries: list[str]) -> dict[str, str]:
 
 
 def source_of(argument: str) -> Path | bytes:
-    """A file argument: a path, or the bytes of stdin for ``-``."""
+    """A file argument: a path, or the bytes of stdin for ``-`` and of a pipe, neither of which can be mapped."""
     if argument == "-":
-        import sys
-
         return sys.stdin.buffer.read()
-    return Path(argument)
+    path = Path(argument)
+    return path.read_bytes() if path.is_fifo() else path
+
+
+def catalogue_of(options: argparse.Namespace) -> "Catalogue":
+    """All rules at hand, those of --rules-module too, which may stand in the current folder."""
+    from tosakit.catalogue import load_catalogue
+
+    if options.rules_module and "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return load_catalogue(options.rules_module)

@@ -1,40 +1,67 @@
 """The report of ``tosakit rewrite --report``: JSON with a versioned schema, described in docs/report.md."""
 
-import argparse
 import hashlib
-import math
+import json
 import os
+import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tosakit._version import __version__
-from tosakit.backend.vela import VelaReport
-from tosakit.cli.compare import equivalence_json
+from tosakit.backend.compile import Compilation
+from tosakit.cli.compare import equivalence_json, finite
 from tosakit.cli.vela import vela_json
 from tosakit.engine.contract import ChangesPrecision, Contract, Exact, WithinLsb
-from tosakit.errors import InvalidArgument
-from tosakit.io.writer import dumps
+from tosakit.errors import InvalidArgument, TosakitError
 from tosakit.rewriting import Rewriting
 
 REPORT_VERSION = 1
 
 
-def build_report(
-    options: argparse.Namespace, source: Path | bytes, done: Rewriting, vela: VelaReport | None
-) -> dict[str, Any]:
+@dataclass
+class Story:
+    """What a run of ``tosakit rewrite`` came to, filled in as it goes on; the rest is None."""
+
+    input: dict[str, str]
+    target: str
+    steps: list[str]
+    done: Rewriting | None = None
+    vela: Compilation | None = None
+    output: dict[str, str] | None = None
+    error: TosakitError | None = None
+
+
+def file_json(place: str, content: Path | bytes) -> dict[str, str]:
+    """A file by its path and the SHA-256 of its bytes."""
+    digest = hashlib.sha256()
+    if isinstance(content, bytes):
+        digest.update(content)
+    else:
+        with content.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return {"path": place, "sha256": digest.hexdigest()}
+
+
+def build_report(story: Story) -> dict[str, Any]:
     """Everything ``tosakit rewrite`` did, ready for JSON."""
-    data = source.read_bytes() if isinstance(source, Path) else source
+    done = story.done
+    events = done.result.events if done else []
+    refusals = done.result.refusals if done else []
+    boundary = done.result.boundary if done else []
     return {
         "report_version": REPORT_VERSION,
         "tosakit_version": __version__,
-        "input": {"path": str(options.input), "sha256": hashlib.sha256(data).hexdigest()},
-        "output": _output(options, done, vela),
-        "steps": [step.name for step in done.steps],
-        "target": options.target or options.vela or "",
-        "ops_before": done.before.operator_count,
-        "ops_after": done.program.operator_count,
-        "stopped_early": done.result.stopped,
+        "input": story.input,
+        "output": story.output,
+        "error": _error(story.error),
+        "steps": story.steps,
+        "target": story.target,
+        "ops_before": done.before.operator_count if done else None,
+        "ops_after": done.program.operator_count if done else None,
+        "stopped_early": done.result.stopped if done else False,
         "rewrites": [
             {
                 "rule": event.rule,
@@ -43,11 +70,9 @@ def build_report(
                 "contract": contract_json(event.contract),
                 "detail": event.detail,
             }
-            for event in done.result.events
+            for event in events
         ],
-        "refusals": [
-            {"rule": r.rule, "block": r.block, "operator": r.operator, "reason": r.reason} for r in done.result.refusals
-        ],
+        "refusals": [{"rule": r.rule, "block": r.block, "operator": r.operator, "reason": r.reason} for r in refusals],
         "interface_changes": [
             {
                 "name": change.name,
@@ -56,20 +81,18 @@ def build_report(
                 "zero_point": change.zero_point,
                 "factor": change.factor,
             }
-            for change in done.result.boundary
+            for change in boundary
         ],
-        "diagnostics": [str(diagnostic) for diagnostic in done.diagnostics],
-        "check": _check(done),
-        "vela": vela_json(vela) if vela is not None else None,
+        "diagnostics": [str(diagnostic) for diagnostic in done.diagnostics] if done else [],
+        "check": _check(done) if done else None,
+        "vela": vela_json(story.vela) if story.vela is not None else None,
     }
 
 
-def _output(options: argparse.Namespace, done: Rewriting, vela: VelaReport | None) -> dict[str, Any] | None:
-    failed = done.check is not None and not done.check.kept
-    if not options.output or failed or (vela is not None and not vela.accepted):
+def _error(error: TosakitError | None) -> dict[str, Any] | None:
+    if error is None:
         return None
-    data = dumps(done.program) if options.output == "-" else Path(options.output).read_bytes()
-    return {"path": str(options.output), "sha256": hashlib.sha256(data).hexdigest()}
+    return {"kind": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
 
 
 def contract_json(contract: Contract) -> dict[str, Any]:
@@ -77,7 +100,7 @@ def contract_json(contract: Contract) -> dict[str, Any]:
     if isinstance(contract, Exact):
         return {"kind": "exact", "lsb": 0, "because": ""}
     if isinstance(contract, WithinLsb):
-        return {"kind": "within_lsb", "lsb": contract.lsb, "because": contract.because}
+        return {"kind": "within_lsb", "lsb": finite(contract.lsb), "because": contract.because}
     because = contract.because if isinstance(contract, ChangesPrecision) else ""
     return {"kind": "changes_precision", "lsb": None, "because": because}
 
@@ -97,7 +120,7 @@ def _check(done: Rewriting) -> dict[str, Any] | None:
                 "rule": finding.event.rule,
                 "operators": list(finding.event.operators),
                 "kept": finding.kept.value,
-                "observed_lsb": finding.observed_lsb if math.isfinite(finding.observed_lsb) else None,
+                "observed_lsb": finite(finding.observed_lsb),
                 "message": finding.message,
             }
             for finding in check.findings
@@ -105,13 +128,27 @@ def _check(done: Rewriting) -> dict[str, Any] | None:
     }
 
 
-def write_text(place: str, text: str) -> None:
-    """Write a text file whole or not at all. Raises InvalidArgument where the place cannot be written."""
+def write_report(place: str, story: Story) -> None:
+    """Write the report to stdout (``-``), or to a file, whole or not at all.
+
+    Raises InvalidArgument where the place cannot be written.
+    """
+    text = json.dumps(build_report(story), indent=1, allow_nan=False) + "\n"
+    if place == "-":
+        sys.stdout.write(text)
+        return
     target = Path(place)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent or ".")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(target)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise InvalidArgument(f"cannot write {target}: {error.strerror or error}") from None
+        raise InvalidArgument(f"cannot write the report to {target}: {error.strerror or error}") from None

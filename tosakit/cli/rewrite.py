@@ -2,87 +2,113 @@
 
 import argparse
 import json
+import os
 import sys
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tosakit.backend.vela import VelaReport
-from tosakit.catalogue import load_catalogue
-from tosakit.cli.console import progress_bars, say, table
-from tosakit.cli.parser import parse_settings, source_of
-from tosakit.cli.report import build_report, write_text
-from tosakit.cli.vela import compile_program, print_vela
-from tosakit.engine.rule import Event
-from tosakit.errors import InvalidArgument
+from tosakit.backend.compile import require_vela
+from tosakit.catalogue import Catalogue
+from tosakit.cli.compare import DIFFERENCE_COLUMNS, difference_rows
+from tosakit.cli.console import contract_text, progress_bars, say, say_diagnostics, say_some, table
+from tosakit.cli.parser import catalogue_of, parse_settings, source_of
+from tosakit.cli.report import Story, contract_json, file_json, write_report
+from tosakit.cli.vela import compile_with, print_vela
+from tosakit.engine.rule import Event, Step
+from tosakit.errors import InvalidArgument, TosakitError
 from tosakit.io.qparams import apply_qparams, load_qparams, save_qparams, sidecar_path
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps, save
 from tosakit.ir.program import Program
-from tosakit.rewriting import BrokenPromise, Rewriting, rewrite
-from tosakit.spec.diagnostics import Diagnostic
+from tosakit.rewriting import Rewriting, require_target, settle
+from tosakit.rewriting import run as run_steps
 
 DEFAULT_PIPELINE = "int16"
 TARGET_PIPELINE = "ethos-u"
-SHOWN = 10
-"""Refusals and diagnostics that are printed; the report holds all."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
     _refuse_impossible(options)
+    _refuse_places(options)
+    catalogue = catalogue_of(options)
+    steps = _steps(catalogue, options)
+    values = catalogue.options(_settings(options), steps)
+    if options.vela:
+        require_vela(options.vela)
+    target = options.target or options.vela or ""
+    require_target(target)
     source = source_of(options.input)
     program = load(source)
-    annotated = _annotate(program, options, source)
+    story = Story(file_json(options.input, source), target, [step.name for step in steps])
+    try:
+        annotated = _annotate(program, options, source)
+        _work(program, steps, values, options, story, annotated)
+    except TosakitError as error:
+        story.error = error
+        if options.report:
+            write_report(options.report, story)
+        raise
+    if options.report:
+        write_report(options.report, story)
+    if "-" not in _places(options).values() and story.done is not None:
+        _print(story.done)
+        if story.vela is not None and story.vela.report is not None:
+            print_vela(story.vela.report)
+    say(_last_line(story, options))
+    return 0 if story.vela is None or story.vela.accepted else 1
+
+
+def _work(
+    program: Program,
+    steps: tuple[Step, ...],
+    values: dict[str, Any],
+    options: argparse.Namespace,
+    story: Story,
+    annotated: bool,
+) -> None:
     for note in program.notes:
         say(f"note: {note}")
-    try:
-        done = _rewrite(program, options)
-    except BrokenPromise as broken:
-        if options.report and broken.rewriting is not None:
-            _report(options, source, broken.rewriting, None)
-        raise
-    _say_diagnostics(done.diagnostics)
-    for refusal in done.result.refusals[:SHOWN]:
-        say(f"{refusal.rule} refused at {refusal.operator}: {refusal.reason}")
-    if len(done.result.refusals) > SHOWN:
-        say(f"... and {len(done.result.refusals) - SHOWN} more refusals")
+    with _Trace(options.trace) as trace:
+        done = run_steps(
+            program,
+            steps,
+            options=values,
+            target=story.target,
+            check=options.check,
+            stop_after=options.stop_after,
+            trace=trace,
+        )
+    story.done = done
+    say_diagnostics(done.diagnostics)
+    say_some([f"{r.rule} refused at {r.operator}: {r.reason}" for r in done.result.refusals], "refusals")
+    with progress_bars() as progress:
+        settle(done, check=options.check, vectors=options.vectors, seed=options.seed, progress=progress)
     if done.check is not None:
-        for remark in done.check.remarks:
-            say(f"note: {remark}")
-    vela = compile_program(done.program, options.vela, options) if options.vela else None
-    accepted = vela is None or vela.accepted
-    if accepted:
-        _write(done, options, annotated)
-    if options.output != "-":
-        _print(done)
-        if vela is not None:
-            print_vela(vela)
-    if options.report:
-        _report(options, source, done, vela)
-    say(_last_line(done, options, accepted))
-    return 0 if accepted else 1
+        say_some([f"note: {remark}" for remark in done.check.remarks], "notes")
+    if options.vela:
+        beside = options.output if options.output not in (None, "-") else None
+        story.vela = compile_with(options, done.program, beside or options.input, beside=beside)
+        if not story.vela.accepted:
+            return
+    if options.output:
+        story.output = _write(done.program, options.output, annotated)
 
 
-def _report(options: argparse.Namespace, source: Path | bytes, done: Rewriting, vela: VelaReport | None) -> None:
-    write_text(options.report, json.dumps(build_report(options, source, done, vela), indent=1) + "\n")
-
-
-def _say_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
-    """Errors in full, warnings as one line per kind."""
-    errors = [finding for finding in diagnostics if finding.severity == "error"]
-    for finding in errors[:SHOWN]:
-        say(str(finding))
-    if len(errors) > SHOWN:
-        say(f"... and {len(errors) - SHOWN} more errors")
-    kinds = Counter(finding.code for finding in diagnostics if finding.severity != "error")
-    for code, count in kinds.items():
-        say(f"warning: {code}, {count} times" if count > 1 else f"warning: {code}")
+def _write(program: Program, place: str, annotated: bool) -> dict[str, str]:
+    if place == "-":
+        data = dumps(program)
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return file_json(place, data)
+    save(program, place)
+    if annotated:
+        save_qparams(program, sidecar_path(Path(place)))
+    return file_json(place, Path(place))
 
 
 def _refuse_impossible(options: argparse.Namespace) -> None:
-    if options.vectors < 1:
+    if options.vectors is not None and options.vectors < 1:
         raise InvalidArgument(
             f"--vectors {options.vectors}: at least one vector is needed; to skip the check type --check none"
         )
@@ -90,10 +116,52 @@ def _refuse_impossible(options: argparse.Namespace) -> None:
         raise InvalidArgument(f"--stop-after {options.stop_after}: give a number of rewrites, 0 or more")
     if options.seed < 0:
         raise InvalidArgument(f"--seed {options.seed}: give a number, 0 or more")
-    for option in ("output", "report", "trace"):
-        place = getattr(options, option)
-        if place not in (None, "-") and not Path(place).absolute().parent.is_dir():
-            raise InvalidArgument(f"--{option} {place}: the folder {Path(place).absolute().parent} does not exist")
+
+
+def _places(options: argparse.Namespace) -> dict[str, str]:
+    """Where this run writes, by option."""
+    return {option: place for option in ("output", "report", "trace") if (place := getattr(options, option))}
+
+
+def _refuse_places(options: argparse.Namespace) -> None:
+    """Nothing may be written where it cannot be, or where the input or something else of this run stands."""
+    taken = {_real(options.input): "the input"} if options.input != "-" else {}
+    if options.qparams:
+        taken[_real(options.qparams)] = "--qparams"
+    for option, place in _places(options).items():
+        name = f"--{option} {place}"
+        folder = Path(place).absolute().parent
+        if place != "-" and not folder.is_dir():
+            raise InvalidArgument(f"{name}: the folder {folder} does not exist")
+        if place != "-" and (Path(place).is_dir() or not os.access(folder, os.W_OK)):
+            why = "it is a folder" if Path(place).is_dir() else f"the folder {folder} is not writable"
+            raise InvalidArgument(f"cannot write {name}: {why}")
+        key = "-" if place == "-" else _real(place)
+        other = taken.setdefault(key, f"--{option}")
+        if other != f"--{option}" and (option, other) != ("output", "the input"):
+            raise InvalidArgument(f"{name} is also {other}; they must be different files")
+
+
+def _real(place: str) -> str:
+    return os.path.realpath(place)
+
+
+def _steps(catalogue: Catalogue, options: argparse.Namespace) -> tuple[Step, ...]:
+    if options.rules is not None:
+        return catalogue.choose(None, [name.strip() for name in options.rules.split(",")])
+    targets = options.target or options.vela
+    default = f"{DEFAULT_PIPELINE},{TARGET_PIPELINE}" if targets else DEFAULT_PIPELINE
+    names = (default if options.pipeline is None else options.pipeline).split(",")
+    steps = [step for name in names for step in catalogue.choose(name.strip(), None)]
+    last_first = dict.fromkeys(reversed([step.name for step in steps]))  # a clean-up that both end with runs once
+    return catalogue.choose(None, list(last_first)[::-1])
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    settings = parse_settings(options.set)
+    if options.io is not None:
+        settings["widen_int8_activations.io"] = options.io
+    return settings
 
 
 def _annotate(program: Program, options: argparse.Namespace, source: Path | bytes) -> bool:
@@ -108,47 +176,24 @@ def _annotate(program: Program, options: argparse.Namespace, source: Path | byte
     return True
 
 
-def _rewrite(program: Program, options: argparse.Namespace) -> Rewriting:
-    catalogue = load_catalogue(options.rules_module)
-    settings: dict[str, Any] = dict(parse_settings(options.set))
-    if options.io is not None:
-        settings["widen_int8_activations.io"] = options.io
-    target = options.target or options.vela or ""
-    rules = [name.strip() for name in options.rules.split(",")] if options.rules else None
-    if rules is None:
-        default = f"{DEFAULT_PIPELINE},{TARGET_PIPELINE}" if target else DEFAULT_PIPELINE
-        names = (options.pipeline or default).split(",")
-        steps = [step.name for name in names for step in catalogue.choose(name.strip(), None)]
-        rules = list(dict.fromkeys(reversed(steps)))[::-1]  # a clean-up that both end with runs once, at the end
-    with progress_bars() as progress:
-        trace = _Trace(options.trace)
-        try:
-            return rewrite(
-                program,
-                rules=rules,
-                options=settings,
-                target=target,
-                check=options.check,
-                vectors=options.vectors,
-                seed=options.seed,
-                stop_after=options.stop_after,
-                trace=trace,
-                progress=progress,
-                catalogue=catalogue,
-            )
-        finally:
-            trace.close()
-
-
 class _Trace:
     """Writes every rewrite as a line of JSON, where a file is given."""
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, place: str | None) -> None:
         self.count = 0
-        try:
-            self.file: IO[str] | None = Path(path).open("w", encoding="utf-8") if path else None  # noqa: SIM115
-        except OSError as error:
-            raise InvalidArgument(f"--trace {path}: {error.strerror}") from None
+        self.file: IO[str] | None = sys.stdout if place == "-" else None
+        if place not in (None, "-"):
+            try:
+                self.file = Path(str(place)).open("w", encoding="utf-8")  # noqa: SIM115
+            except OSError as error:
+                raise InvalidArgument(f"cannot write --trace {place}: {error.strerror or error}") from None
+
+    def __enter__(self) -> "_Trace":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self.file is not None and self.file is not sys.stdout:
+            self.file.close()
 
     def __call__(self, event: Event) -> None:
         self.count += 1
@@ -158,58 +203,40 @@ class _Trace:
                 "rule": event.rule,
                 "block": event.block,
                 "operators": event.operators,
-                "contract": str(event.contract),
+                "contract": contract_json(event.contract),
                 "detail": event.detail,
             }
             self.file.write(json.dumps(line) + "\n")
 
-    def close(self) -> None:
-        """Close the file."""
-        if self.file is not None:
-            self.file.close()
-
-
-def _write(done: Rewriting, options: argparse.Namespace, annotated: bool) -> None:
-    if options.output == "-":
-        sys.stdout.buffer.write(dumps(done.program))
-        sys.stdout.buffer.flush()
-    elif options.output:
-        save(done.program, options.output)
-        if annotated:
-            save_qparams(done.program, sidecar_path(Path(options.output)))
-
 
 def _print(done: Rewriting) -> None:
-    fired = done.result.rules_fired
     contracts: dict[str, str] = {}
     for event in done.result.events:
-        text = str(event.contract)
-        contracts[event.rule] = (
-            text if contracts.get(event.rule, text) == text else f"{contracts[event.rule]} and others"
-        )
+        text = contract_text(event.contract)
+        told = contracts.setdefault(event.rule, text)
+        if told != text and not told.endswith(" and others"):
+            contracts[event.rule] = f"{told} and others"
+    fired = done.result.rules_fired
     if fired:
-        table(
-            "rewrites",
-            ("rule", "rewrites", "contract"),
-            [(name, count, contracts[name]) for name, count in fired.items()],
-        )
+        rows = [(name, count, contracts[name]) for name, count in fired.items()]
+        table("rewrites", ("rule", "rewrites", "contract"), rows)
     if done.check is not None and done.check.equivalence is not None:
-        rows = [
-            (o.name, o.max_difference, f"{100 * o.fraction_different:.2f} %", f"{o.sqnr_db:.1f}")
-            for o in done.check.equivalence.outputs
-        ]
-        table("against the original", ("output", "max difference (LSB)", "different", "SQNR (dB)"), rows)
+        table("against the original", DIFFERENCE_COLUMNS, difference_rows(done.check.equivalence))
 
 
-def _last_line(done: Rewriting, options: argparse.Namespace, accepted: bool) -> str:
-    before, after = done.before.operator_count, done.program.operator_count
-    events = len(done.result.events)
-    parts = [f"{before} ops -> {after} ops", f"{events} rewrites by {len(done.result.rules_fired)} rules"]
-    parts.append(str(done.check) if done.check is not None else "not checked")
+def _last_line(story: Story, options: argparse.Namespace) -> str:
+    """One line that scripts can read: its wording does not depend on the numbers."""
+    done = story.done
+    assert done is not None
+    parts = [
+        f"{done.before.operator_count} ops -> {done.program.operator_count} ops",
+        f"{len(done.result.events)} rewrites by {len(done.result.rules_fired)} rules",
+        "not checked" if done.check is None else str(done.check),
+    ]
     if done.result.stopped:
         parts.append(f"stopped after {options.stop_after}")
-    if not accepted:
-        parts.append("refused by Vela; nothing written")
-    elif not options.output:
-        parts.append("nothing written (no -o)")
+    if story.vela is not None and not story.vela.accepted:
+        parts.append("refused for Vela" if story.vela.report is None else "refused by Vela")
+    if story.output is None:
+        parts.append("nothing written" if options.output else "nothing written (no -o)")
     return "; ".join(parts)

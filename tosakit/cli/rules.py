@@ -6,23 +6,24 @@ import json
 import sys
 from dataclasses import fields
 
-from tosakit.catalogue import Catalogue, load_catalogue
-from tosakit.cli.console import table
+from tosakit.catalogue import Catalogue, option_types, type_name
+from tosakit.cli.console import contract_text, table
+from tosakit.cli.parser import catalogue_of
 from tosakit.engine.rule import Rule, Step
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
-    catalogue = load_catalogue(options.rules_module)
-    if options.name:
+    catalogue = catalogue_of(options)
+    if options.json:
+        print(json.dumps(_step_json(catalogue.step(options.name)) if options.name else _as_json(catalogue), indent=1))
+    elif options.name:
         _explain(catalogue.step(options.name))
-    elif options.json:
-        print(json.dumps(_as_json(catalogue), indent=1))
     else:
         table(
             "rules and transforms",
             ("name", "kind", "contract", "what it does"),
-            [(step.name, _kind(step), str(step.contract), step.summary) for step in catalogue.steps.values()],
+            [(step.name, _kind(step), contract_text(step.contract), step.summary) for step in catalogue.steps.values()],
         )
         print()
         rows = [(name, " -> ".join(step.name for step in steps)) for name, steps in catalogue.pipelines.items()]
@@ -35,33 +36,35 @@ def _kind(step: Step) -> str:
 
 
 def _options(step: Step) -> list[dict[str, str]]:
-    default = step.options()
+    default, kinds = step.options(), option_types(step)
     return [
-        {"name": f.name, "default": str(getattr(default, f.name)), "type": str(f.type)} for f in fields(step.options)
+        {"name": f.name, "default": str(getattr(default, f.name)), "type": type_name(kinds[f.name])}
+        for f in fields(step.options)
     ]
+
+
+def _step_json(step: Step) -> dict[str, object]:
+    return {
+        "name": step.name,
+        "kind": _kind(step),
+        "contract": contract_text(step.contract),
+        "summary": step.summary,
+        "options": _options(step),
+    }
 
 
 def _as_json(catalogue: Catalogue) -> dict[str, object]:
-    steps = [
-        {
-            "name": step.name,
-            "kind": _kind(step),
-            "contract": str(step.contract),
-            "summary": step.summary,
-            "options": _options(step),
-        }
-        for step in catalogue.steps.values()
-    ]
     pipelines = {name: [step.name for step in steps] for name, steps in catalogue.pipelines.items()}
-    return {"rules": steps, "pipelines": pipelines}
+    return {"rules": [_step_json(step) for step in catalogue.steps.values()], "pipelines": pipelines}
 
 
 def _explain(step: Step) -> None:
+    print(f"{step.name} ({_kind(step)}): {step.summary}\n\ncontract: {contract_text(step.contract)}\n")
     home = step.precondition if isinstance(step, Rule) else step.run
-    module = sys.modules[home.__module__]
-    print(f"{step.name} ({_kind(step)}): {step.summary}\n\ncontract: {step.contract}\n")
-    print(inspect.getdoc(module) or "")
+    module = sys.modules.get(getattr(home, "__module__", ""))
+    print(inspect.getdoc(module) or "" if module else "")
     rows = [(o["name"], o["default"], o["type"]) for o in _options(step)]
     if rows:
         print()
         table("options (--set NAME.OPTION=VALUE)", ("option", "default", "type"), rows)
+        print(inspect.getdoc(step.options) or "")

@@ -2,18 +2,16 @@
 
 import argparse
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from tosakit.backend.hazards import find_hazards
-from tosakit.backend.vela import VelaRefusal, VelaReport, VelaTensor, compile_for_ethos_u
-from tosakit.cli.console import say, table
+from tosakit.backend.compile import Compilation, compile_program, require_vela
+from tosakit.backend.vela import VelaRefusal, VelaReport, VelaTensor
+from tosakit.cli.console import say, say_diagnostics, say_some, table
 from tosakit.cli.parser import source_of
-from tosakit.errors import ToolFailed
 from tosakit.io.reader import load
-from tosakit.io.writer import dumps
 from tosakit.ir.program import Program
+from tosakit.spec.verify import verify
 
 SUSPECTS = 3
 """Results that a refusal's message names; the report has all."""
@@ -21,43 +19,46 @@ SUSPECTS = 3
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand: 0 accepted, 1 refused or crashed."""
+    require_vela(options.vela)
     program = load(source_of(options.input))
-    options.output = options.input
-    report = compile_program(program, options.vela, options)
+    say_diagnostics(verify(program))
+    found = compile_with(options, program, options.input, beside=options.input)
     if options.json:
-        print(json.dumps(vela_json(report), indent=1))
-    else:
-        print_vela(report)
-    return 0 if report.accepted else 1
+        print(json.dumps(vela_json(found), indent=1))
+    elif found.report is not None:
+        print_vela(found.report)
+    return 0 if found.accepted else 1
 
 
-def compile_program(program: Program, accelerator: str, options: argparse.Namespace) -> VelaReport:
-    """Refuse what Vela would silently get wrong, then compile; constants stand inline for Vela."""
-    hazards = find_hazards(program, accelerator)
-    for hazard in hazards:
-        say(f"{'warning' if hazard.severity == 'warn' or options.allow_miscompile else 'error'}: {hazard}")
-    refused = [hazard for hazard in hazards if hazard.severity == "refuse"]
-    if refused and not options.allow_miscompile:
-        raise ToolFailed(
-            f"Vela would silently compile {len(refused)} operators into something else for {accelerator} (see above); "
-            "not compiled, nothing written. To compile it all the same: --allow-miscompile"
+def compile_with(options: argparse.Namespace, program: Program, model: str, *, beside: str | None) -> Compilation:
+    """Compile with the options of the command line, and say what Vela would get wrong.
+
+    The result is named after ``model`` and goes to --vela-output, else next to the file ``beside``, else nowhere.
+    """
+    place = Path(options.vela_output) if options.vela_output else None if beside is None else Path(beside).parent
+    found = compile_program(
+        program,
+        options.vela,
+        name="model" if model == "-" else Path(model).stem,
+        place=place,
+        allow_miscompile=options.allow_miscompile,
+        settings={
+            "system_config": options.system_config,
+            "memory_mode": options.memory_mode,
+            "config": Path(options.vela_config) if options.vela_config else None,
+            "optimise": options.optimise,
+            "arena_cache_size": options.arena_cache_size,
+            "extra_args": tuple(options.vela_arg),
+        },
+    )
+    fatal = "warning" if options.allow_miscompile else "error"
+    say_some([f"{fatal if h.severity == 'refuse' else 'warning'}: {h}" for h in found.hazards], "hazards")
+    if found.report is None:
+        say(
+            f"error: Vela would silently compile {len(found.refused_hazards)} operators into something else for "
+            f"{options.vela}, see above; it was not run. To run it all the same: --allow-miscompile"
         )
-    name = Path(options.output if options.output not in (None, "-") else "model.tosa")
-    place = Path(options.vela_output) if options.vela_output else name.parent
-    with tempfile.TemporaryDirectory(prefix="tosakit-") as scratch:
-        model = Path(scratch) / (name.stem + ".tosa")
-        model.write_bytes(dumps(program))
-        return compile_for_ethos_u(
-            model,
-            accelerator,
-            output_dir=place,
-            system_config=options.system_config,
-            memory_mode=options.memory_mode,
-            config=Path(options.vela_config) if options.vela_config else None,
-            optimise=options.optimise,
-            arena_cache_size=options.arena_cache_size,
-            extra_args=tuple(options.vela_arg),
-        )
+    return found
 
 
 def print_vela(report: VelaReport) -> None:
@@ -93,12 +94,17 @@ def _refusal(refusal: VelaRefusal) -> str:
     return f"{kind}{f' -> {where}{more}' if where else ''}: {text}"
 
 
-def vela_json(report: VelaReport) -> dict[str, Any]:
-    """The compiler's answer as JSON."""
+def vela_json(found: Compilation) -> dict[str, Any]:
+    """What Vela made of a program as JSON; most of it is null or empty where it was not run."""
+    report = found.report or VelaReport(False, found.accelerator, "")
     return {
-        "accepted": report.accepted,
-        "accelerator": report.accelerator,
-        "vela_version": report.vela_version,
+        "accepted": found.accepted,
+        "accelerator": found.accelerator,
+        "vela_version": report.vela_version or None,
+        "hazards": [
+            {"severity": h.severity, "operator": h.operator, "message": h.message, "helps": h.helps}
+            for h in found.hazards
+        ],
         "refused": [
             {
                 "operator": refusal.tosa_operator,

@@ -257,8 +257,8 @@ class Op(Generic[A_co]):
 
     @property
     def name(self) -> str:
-        """The TOSA name of the operator's type, such as ``CONV2D``."""
-        return self._attrs.NAME
+        """The TOSA name of the operator's type, such as ``CONV2D``; a foreign one is described by what is known."""
+        return _foreign_name(self._attrs) if isinstance(self._attrs, Foreign) else self._attrs.NAME
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -297,6 +297,13 @@ class Op(Generic[A_co]):
 
 
 AnyOp = Op[Attributes]
+
+
+def _foreign_name(attrs: Foreign) -> str:
+    """``IDENTITY with VARIABLE_READ attributes``, or ``operator 200``."""
+    known = ops.BY_NUMBER.get(attrs.number)
+    name = known.NAME if known else f"operator {attrs.number}"
+    return f"{name} with {attrs.attributes.NAME} attributes" if attrs.attributes else name
 
 
 class OpRecord(NamedTuple):

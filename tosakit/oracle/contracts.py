@@ -64,7 +64,7 @@ def check_events(
     return [
         _check(event, model, vectors, seed + number, timeout, version)
         for number, event in enumerate(events)
-        if not isinstance(event.contract, ChangesPrecision) and event.before
+        if event.values and not isinstance(event.contract, ChangesPrecision)
     ]
 
 

@@ -1,6 +1,7 @@
-"""How many input vectors a check of a program runs when nobody says: fewer where one run is long.
+"""What running a program in the reference model costs, and what it cannot show.
 
-The number follows from the program alone, never from the clock, so that the same check gives the same numbers anywhere.
+The number of input vectors that a check runs when nobody says follows from the program alone, never from the clock, so
+that the same check gives the same numbers anywhere.
 """
 
 import math
@@ -34,6 +35,14 @@ def default_vectors(program: Program) -> tuple[int, str]:
         count,
         f"{count} input vectors instead of {VECTORS}, because one run takes about {one // 10**6:,} M operations",
     )
+
+
+def state_remark(program: Program) -> str:
+    """What a comparison of a program with state says nothing about; "" for one without."""
+    cells = sum(tensor.extras.variable for block in program.blocks for tensor in block.tensors)
+    if not cells:
+        return ""
+    return f"{cells} variables: every run starts from their initial values, so what later calls compute is not compared"
 
 
 def _cost(op: AnyOp) -> int:

@@ -1,26 +1,39 @@
 """Decide whether a rewritten program keeps what the contracts of the rules that fired promise."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tosakit.engine.contract import ChangesPrecision, Exact
 from tosakit.engine.driver import RewriteResult
+from tosakit.engine.rule import Event
+from tosakit.errors import RuleBug, TosakitError
 from tosakit.io.writer import dumps
+from tosakit.ir import ops
+from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program
 from tosakit.oracle.contracts import Finding, Kept, check_events
-from tosakit.oracle.equivalence import (
-    Equivalence,
-    Progress,
-    Verdict,
-    check_equivalence,
-    input_specs,
-)
+from tosakit.oracle.cost import default_vectors, state_remark
+from tosakit.oracle.equivalence import Equivalence, Progress, Verdict, check_equivalence, input_specs
 from tosakit.oracle.inputs import input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, Status
+from tosakit.oracle.structure import same_computation
+from tosakit.spec.verify import verify
 
 LOCAL_VECTORS = 16
-"""Vectors that each rewrite's own contract is checked with."""
+"""Vectors that each rewrite's own contract is checked with, at most."""
+
+_NOT_IN_MODEL = (ops.Custom, ops.Variable, ops.VariableRead, ops.VariableWrite, Foreign)
+"""Operators that the reference model has no code for, or may have none."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One rule set or transform of a run: the program before and after it, and what the engine recorded."""
+
+    before: Program
+    after: Program
+    result: RewriteResult
 
 
 @dataclass(frozen=True)
@@ -28,6 +41,7 @@ class CheckReport:
     """Outcome of :func:`check_rewrite`. ``kept`` decides whether the result may be written; ``reasons`` says why not.
 
     ``promise`` is ``exact``, ``within contracts`` or ``changes precision``, the weakest contract among the rewrites.
+    ``equivalence`` is None where nothing had to run, because the program is the one it was.
     """
 
     promise: str
@@ -38,82 +52,165 @@ class CheckReport:
     remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        same = self.equivalence
+        if same is None:
+            return f"{self.promise}; unchanged"
+        if not same.vectors:
+            return f"{self.promise}; could not run as a whole, each rewrite checked by itself; seed {same.seed}"
         parts = [self.promise]
-        if self.equivalence is not None:
-            same = self.equivalence
-            if self.promise != "exact" and same.vectors:
-                gap = "identical" if same.equal else f"max {same.max_difference:g} LSB"
-                parts.append(gap)
-                if math.isfinite(same.sqnr_db):
-                    parts.append(f"SQNR {same.sqnr_db:.1f} dB against the original")
-            parts.append(f"{same.vectors} vectors, seed {same.seed}")
+        if self.promise != "exact":
+            parts.append("identical" if same.equal else f"max {same.max_difference:g} LSB")
+            if math.isfinite(same.sqnr_db):
+                parts.append(f"SQNR {same.sqnr_db:.1f} dB against the original")
+        parts.append(f"{same.vectors} vectors, seed {same.seed}")
+        if same.skipped:
+            parts.append(f"{same.skipped} more skipped, where the original is not valid")
         return "; ".join(parts)
 
 
-def promise_of(result: RewriteResult) -> str:
+def promise_of(events: Iterable[Event]) -> str:
     """The weakest contract among the rewrites that fired."""
-    contracts = [event.contract for event in result.events]
+    contracts = [event.contract for event in events]
     if any(isinstance(contract, ChangesPrecision) for contract in contracts):
         return "changes precision"
     return "exact" if all(isinstance(contract, Exact) for contract in contracts) else "within contracts"
 
 
 def check_rewrite(
-    before: Program,
-    result: RewriteResult,
+    stages: Sequence[Stage],
     *,
-    vectors: int = 64,
+    vectors: int | None = None,
     seed: int = 0,
     timeout: float = 300.0,
     progress: Progress | None = None,
 ) -> CheckReport:
-    """Check the result of a rewrite run with ``for_check`` against ``before``, the program it started from.
+    """Check that the stages of a run, made with ``for_check``, keep what their rewrites promise.
 
-    Only exact rules fired: every output must be identical. Otherwise every rewrite's own contract is checked, and the
-    whole program must stay valid wherever the original is; how far the outputs are apart is reported, not judged.
+    Only exact rewrites: every output of the whole program must be identical. In any case each rewrite is held to its
+    own contract, by its replaced operators where a rule made it and by the transform's own check otherwise, and the
+    whole program must stay valid wherever the original is; how far outputs are apart is reported, not judged. What
+    cannot be checked is not kept. ``vectors`` and ``timeout`` are those of ``check_equivalence``.
+
+    Raises RuleBug where the code of a rule's or transform's own check fails, and what ``check_equivalence`` raises.
     """
-    promise = promise_of(result)
-    reasons: list[str] = []
-    remarks: list[str] = []
-    findings: list[Finding] = []
-    model = ReferenceModel()
+    events = [event for stage in stages for event in stage.result.events]
+    promise = promise_of(events)
+    if not stages:
+        return CheckReport(promise, True, None)
+    before, after = stages[0].before, stages[-1].after
+    count, remark = default_vectors(before) if vectors is None else (vectors, "")
+    check = _Check(ReferenceModel(), seed, timeout, count)
+    check.remarks.extend(text for text in (remark, state_remark(before)) if text)
     same = check_equivalence(
         before,
-        result.program,
-        vectors=vectors,
+        after,
+        vectors=check.vectors,
         seed=seed,
-        boundary=result.boundary,
+        boundary=[change for stage in stages for change in stage.result.boundary],
         timeout=timeout,
-        model=model,
+        model=check.model,
         progress=progress,
     )
+    proved = promise == "exact" and same.equal
     if same.verdict is Verdict.INVALID:
-        reasons.append(same.message)
+        check.reasons.append(same.message)
     elif same.verdict is Verdict.DIFFERENT and promise == "exact":
-        reasons.append(f"only exact rules fired, but outputs differ by up to {same.max_difference:g} LSB (seed {seed})")
+        gap = f"{same.max_difference:g} LSB (seed {seed})"
+        check.reasons.append(f"only exact rewrites were made, but outputs differ by up to {gap}")
     elif same.verdict is Verdict.UNKNOWN:
-        remarks.append(same.message)
-        reasons.extend(_runs(result.program, model, min(vectors, LOCAL_VECTORS), seed, timeout))
-    if promise != "exact" or same.verdict is not Verdict.EQUAL:
-        findings = check_events(result.events, model, vectors=LOCAL_VECTORS, seed=seed)
-    for finding in findings:
-        where = f"{finding.event.rule} at {', '.join(finding.event.operators[:3])}"
-        if finding.kept is Kept.BROKEN:
-            reasons.append(f"{where}: {finding.message}")
-        elif finding.kept is Kept.UNCHECKED:
-            reasons.append(f"{where} cannot be checked: {finding.message}")
-    for name, start, local_check in result.local_checks:
-        reasons.extend(f"{name}: {breach}" for breach in local_check(start, result.program))
-    return CheckReport(promise, not reasons, same, tuple(findings), tuple(reasons), tuple(remarks))
+        check.remarks.append(same.message)
+        check.must_run(after)
+    for stage in stages:
+        check.each(stage, proved)
+    return CheckReport(
+        promise, not check.reasons, same, tuple(check.findings), tuple(check.reasons), tuple(check.remarks)
+    )
 
 
-def _runs(program: Program, model: ReferenceModel, vectors: int, seed: int, timeout: float) -> Sequence[str]:
-    """Why a program, whose original runs for no input, does not run either; nothing where it runs for some."""
-    if any(op.name in ("CUSTOM", "FOREIGN") for block in program.blocks for op in block.ops):
-        return ()  # the reference model has no code for them, before or after
-    drawn = list(input_vectors(input_specs(program), vectors, seed))
-    runs = list(model.run_many(dumps(program), drawn, timeout=timeout))
-    if any(run.status is Status.VALID for run in runs):
-        return ()
-    first = runs[0]
-    return (f"neither the original nor the result runs: the result is {first.status.value}: {first.message}",)
+class _Check:
+    """What was found so far, and how to look further."""
+
+    def __init__(self, model: ReferenceModel, seed: int, timeout: float, vectors: int) -> None:
+        self.model = model
+        self.seed = seed
+        self.timeout = timeout
+        self.vectors = vectors
+        self.reasons: list[str] = []
+        self.remarks: list[str] = []
+        self.findings: list[Finding] = []
+
+    def each(self, stage: Stage, proved: bool) -> None:
+        """Hold every rewrite of a stage to its own contract; ``proved``: all outputs are known to be as they were."""
+        found = check_events(
+            stage.result.events,
+            self.model,
+            vectors=min(LOCAL_VECTORS, self.vectors),
+            seed=self.seed,
+            timeout=self.timeout,
+            version=stage.before.version,
+        )
+        self.findings.extend(found)
+        for finding in found:
+            where = f"{finding.event.rule} at {', '.join(finding.event.operators[:3])}"
+            if finding.kept is Kept.BROKEN:
+                self.reasons.append(f"{where}: {finding.message}")
+            elif finding.kept is Kept.UNCHECKED:
+                told = self.remarks if proved else self.reasons
+                told.append(f"{where} cannot be checked by itself: {finding.message}")
+        self._transforms(stage, proved)
+
+    def _transforms(self, stage: Stage, proved: bool) -> None:
+        """The contracts of transforms: their own check, or, where they are exact, the whole program's results."""
+        checked: dict[str, None] = {}
+        for name, start, local_check in stage.result.local_checks:
+            checked[name] = None
+            try:
+                breaches = local_check(start, stage.after)
+            except TosakitError:
+                raise
+            except Exception as error:
+                raise RuleBug(f"the check of transform {name} failed: {type(error).__name__}: {error}") from error
+            self.reasons.extend(f"{name}: {breach}" for breach in breaches)
+        open_events = [
+            event
+            for event in stage.result.events
+            if event.rule not in checked and (not event.values or isinstance(event.contract, ChangesPrecision))
+        ]
+        if not open_events or proved:
+            return
+        name, contract = open_events[0].rule, open_events[0].contract
+        if all(isinstance(event.contract, Exact) for event in stage.result.events):
+            self.reasons.extend(f"{name}: {breach}" for breach in self._differences(stage))
+        else:
+            self.reasons.append(f'{name} cannot be checked: it promises "{contract}" and brings no check of its own')
+
+    def _differences(self, stage: Stage) -> Iterator[str]:
+        """Why the two programs of an exact stage are not known to compute the same."""
+        if same_computation(stage.before, stage.after):
+            return
+        same = check_equivalence(
+            stage.before,
+            stage.after,
+            vectors=min(LOCAL_VECTORS, self.vectors),
+            seed=self.seed,
+            boundary=stage.result.boundary,
+            timeout=self.timeout,
+            model=self.model,
+        )
+        if not same.equal:
+            yield f"it promises to be exact, and running the program before and after it shows: {same}"
+
+    def must_run(self, program: Program) -> None:
+        """A result whose original runs for no input must itself run for some, where the model has its operators."""
+        unknown = [op for block in program.blocks for op in block.ops if isinstance(op.attrs, _NOT_IN_MODEL)]
+        if unknown:
+            self.remarks.append(f"the reference model has no {unknown[0].name}; each rewrite is checked by itself")
+            return
+        if any(finding.severity == "error" for finding in verify(program)):
+            self.remarks.append("the program is not legal yet, so it cannot run")
+            return
+        drawn = list(input_vectors(input_specs(program), min(LOCAL_VECTORS, self.vectors), self.seed))
+        runs = list(self.model.run_many(dumps(program), drawn, timeout=self.timeout))
+        if not any(run.status is Status.VALID for run in runs):
+            first = f"the result is {runs[0].status.value}: {runs[0].message}"
+            self.reasons.append(f"neither the original nor the result runs: {first}")
