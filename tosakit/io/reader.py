@@ -207,7 +207,7 @@ def _attributes(table: Table) -> Attributes:
         return known
     if known is not None:
         return Foreign(number, union_type, known)
-    return Foreign(number, union_type, None, position, table.buffer.data)
+    return Foreign(number, union_type, None, position, table.buffer.data) if position else Foreign(number, union_type)
 
 
 def _enum_members(cls: type[Attributes]) -> dict[str, dict[int, IntEnum]]:
