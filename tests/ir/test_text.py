@@ -58,8 +58,8 @@ region "main" {
     %reduced: INT16[1,2,1] = REDUCE_MAX(%x) {axis=0, nan_mode=PROPAGATE}
   }
 }
-region {
-  block (%x: INT8) -> () {
+region unnamed {
+  block unnamed (%x: INT8) -> () {
   }
 }
 region "" {

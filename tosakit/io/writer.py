@@ -46,7 +46,7 @@ def save(program: Program, path: str | os.PathLike[str]) -> None:
     Constants stand inline while they take less than 1 GiB in all, else behind the flatbuffer by offset and size. The
     same program gives the same bytes. Raises InvalidArgument where the place cannot be written.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays a link
     try:
         if target.is_dir():
             raise InvalidArgument(f"cannot write {target}: it is a directory")

@@ -16,7 +16,8 @@ and with rare fields and quantisation parameters in ``<...>``. Names other than 
 ``$`` are quoted. Attributes that are false, empty or unknown are left out. The values of a constant follow its
 operator in row-major order, or as ``x"..."`` (hexadecimal bytes) where numbers cannot say them. ``declare`` introduces
 tensors that no operator makes. An operator whose attribute table is another operator's is printed
-``OPERATOR:TABLE(...)``.
+``OPERATOR:TABLE(...)``. Regions and blocks are called ``"main"`` where nothing is said, ``unnamed`` where the file has
+no name at all.
 
 :func:`tosakit.ir.text_parser.parse_program` reads this form.
 """
@@ -59,7 +60,7 @@ def format_program(
     printer = _Printer(values, scales, exact)
     lines = _header(program) if header else []
     for region in program.regions:
-        lines.append("region " + ("" if region.name is None else quote(region.name) + " ") + "{")
+        lines.append(f"region {_label(region.name)} {{")
         for block in region.blocks:
             lines.extend(f"  {line}" for line in printer.block(block))
         lines.append("}")
@@ -79,6 +80,10 @@ def format_operator(op: AnyOp, *, values: int | None = 8, scales: bool = True) -
 def quote(text: str) -> str:
     """A string in double quotes, with everything unprintable escaped as in JSON."""
     return '"' + "".join(c if c.isprintable() and c not in '"\\' else json.dumps(c)[1:-1] for c in text) + '"'
+
+
+def _label(name: str | None) -> str:
+    return "unnamed" if name is None else quote(name)
 
 
 def tensor_name(tensor: Tensor) -> str:
@@ -118,7 +123,7 @@ class _Printer:
         name = graph.graph["name"]
         inputs = ", ".join(self.mention(tensor, declared) for tensor in graph.inputs)
         outputs = ", ".join(tensor_name(tensor) for tensor in graph.outputs)
-        lines = ["block " + ("" if name is None else quote(name) + " ") + f"({inputs}) -> ({outputs}) {{"]
+        lines = [f"block {_label(name)} ({inputs}) -> ({outputs}) {{"]
         for tensor in graph.tensors:
             if tensor.producer is None:
                 text = self.mention(tensor, declared, with_data=False)

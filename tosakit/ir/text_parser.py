@@ -46,7 +46,7 @@ def parse_program(text: str) -> Program:
     _parse_header(scanner, program)
     while not scanner.at_end():
         if scanner.take_word("region"):
-            name = None if scanner.sees("{") else scanner.string("the region's name")
+            name = _label(scanner, "{", "the region's name")
             scanner.expect("{", "of the region")
             program.regions.append(Region(name))
             while not scanner.take("}"):
@@ -158,6 +158,13 @@ def _parse_header(scanner: _Scanner, program: Program) -> None:
         program.compatibility = Compatibility(_software(scanner) if scanner.take_word("reader") else None, features)
 
 
+def _label(scanner: _Scanner, behind: str, what: str) -> str | None:
+    """The name of a region or block, which may be left out."""
+    if scanner.sees(behind):
+        return "main"
+    return None if scanner.take_word("unnamed") else scanner.string(what)
+
+
 def _numbers_of_version(scanner: _Scanner) -> tuple[int, int, int]:
     found = scanner.match(_VERSION, "a version such as 1.0.0")
     return int(found.group(1)), int(found.group(2)), int(found.group(3))
@@ -184,7 +191,7 @@ class _BlockParser:
     def parse(self) -> Graph:
         """The block whose keyword was just read."""
         scanner = self.scanner
-        name = None if scanner.sees("(") else scanner.string("the block's name")
+        name = _label(scanner, "(", "the block's name")
         graph = Graph(name)
         graph._tensors = self.tensors  # noqa: SLF001  the table is new and nobody else's, as with the file reader
         graph.set_inputs(list(scanner.listed(self._mention, "(", ")", "of the block's inputs")))

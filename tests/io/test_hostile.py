@@ -1,0 +1,144 @@
+"""Files made to hurt: each ends in a Program or a TosakitError within the limits of tests/fuzz/mutate.py."""
+
+from collections.abc import Callable
+from itertools import repeat
+
+import numpy as np
+import pytest
+
+from tests.fuzz import mutate
+from tosakit.io.assembler import Assembler, Ints
+
+MANY = 150_000
+
+
+def test_damaged_files_short() -> None:
+    """The first cases of the campaign. It must reach deep: some load, and errors are of many kinds."""
+    outcomes, failures = mutate.campaign(range(500), directories=(), largest=0, keep="")
+    assert not failures, failures[0]
+    assert outcomes["program"] > 50
+    assert len(outcomes) > 12
+
+
+def test_case_is_reproducible() -> None:
+    found = mutate.all_seeds((), 0)
+    assert mutate.damaged(7, found) == mutate.damaged(7, found)
+
+
+class File:
+    """A file under construction, with everything given once and pointed to many times."""
+
+    def __init__(self) -> None:
+        self.assembler = Assembler()
+        self.name = int(self.assembler.strings(["a"])[0])
+
+    def repeated(self, depth: int, times: int = MANY) -> int:
+        """A vector of offsets to one thing."""
+        return self.vector(np.fromiter(repeat(depth, times), np.int64, times))
+
+    def vector(self, depths: Ints) -> int:
+        """A vector of offsets."""
+        return int(self.assembler.offset_vectors(np.array([len(depths)]), depths)[0])
+
+    def bytes(self, **block: int) -> bytes:
+        """The file, with one block of these fields."""
+        return self.with_blocks(self.repeated(self.assembler.table("TosaBasicBlock", **block), 1))
+
+    def with_blocks(self, blocks: int) -> bytes:
+        """The file, with one region of these blocks."""
+        regions = self.repeated(self.assembler.table("TosaRegion", blocks=blocks), 1)
+        version = self.assembler.table("Version", _major=1, _minor=0, _patch=0, _draft=0)
+        root = self.assembler.table("TosaGraph", version=version, regions=regions)
+        return b"".join(self.assembler.finish(root, b"TOSA"))
+
+
+def _one_operator_many_times() -> bytes:
+    file = File()
+    return file.bytes(operators=file.repeated(file.assembler.table("TosaOperator", op=15)))
+
+
+def _operands_shared_by_operators() -> bytes:
+    file = File()
+    operator = file.assembler.table("TosaOperator", op=15, inputs=file.repeated(file.name))
+    return file.bytes(operators=file.repeated(operator, 2000))
+
+
+def _one_tensor_many_times() -> bytes:
+    file = File()
+    return file.bytes(tensors=file.repeated(file.assembler.table("TosaTensor", name=file.name)))
+
+
+def _one_block_many_times() -> bytes:
+    file = File()
+    return file.with_blocks(file.repeated(file.assembler.table("TosaBasicBlock")))
+
+
+def _vectors_shared_by_blocks() -> bytes:
+    file = File()
+    block = file.assembler.table("TosaBasicBlock", inputs=file.repeated(file.name))
+    return file.with_blocks(file.repeated(block, 1000))
+
+
+def _overlapping(file: File, words: Ints) -> Ints:
+    """Depths of the numbers of a vector, each of which can pose as the count of a vector or string."""
+    start = int(file.assembler.int_vectors([tuple(words.tolist())])[0]) - 4
+    depths: Ints = start - 4 * np.arange(len(words))
+    return depths
+
+
+def _overlapping_names() -> bytes:
+    file = File()
+    file.assembler.blobs([bytes(120)])
+    words = np.random.default_rng(1).integers(16, 31, MANY) * 4 + 1
+    return file.bytes(inputs=file.vector(_overlapping(file, words)))
+
+
+def _overlapping_long_names() -> bytes:
+    file = File()
+    file.assembler.blobs([bytes(70_000)])
+    return file.bytes(inputs=file.vector(_overlapping(file, np.full(MANY, 65_537))))
+
+
+def _overlapping_shapes() -> bytes:
+    file = File()
+    file.assembler.blobs([bytes(400)])
+    words = np.random.default_rng(1).integers(33, 64, MANY)
+    count = MANY // 10
+    names = file.assembler.strings([str(number) for number in range(count)])
+    shapes = _overlapping(file, words)[:count]
+    return file.bytes(tensors=file.vector(file.assembler.tables("TosaTensor", count, {"name": names, "shape": shapes})))
+
+
+def _huge_count(field: str) -> Callable[[], bytes]:
+    """A vector that says it has as many elements as fit into the file, but they are random bytes."""
+
+    def make() -> bytes:
+        file = File()
+        file.assembler.blobs([np.random.default_rng(1).bytes(20 << 20)])
+        size = (file.assembler.size - 64) // 4
+        count = int(file.assembler.int_vectors([(size,)])[0]) - 4
+        if field in ("shape", "data"):
+            tensor = file.assembler.table("TosaTensor", **{"name": file.name, field: count})
+            return file.bytes(tensors=file.repeated(tensor, 1))
+        return file.bytes(**{field: count})
+
+    return make
+
+
+FILES: dict[str, Callable[[], bytes]] = {
+    "one operator many times": _one_operator_many_times,
+    "operands shared by operators": _operands_shared_by_operators,
+    "one tensor many times": _one_tensor_many_times,
+    "one block many times": _one_block_many_times,
+    "vectors shared by blocks": _vectors_shared_by_blocks,
+    "overlapping names": _overlapping_names,
+    "overlapping long names": _overlapping_long_names,
+    "overlapping shapes": _overlapping_shapes,
+    **{f"huge {field}": _huge_count(field) for field in ("operators", "tensors", "shapes", "inputs", "shape", "data")},
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_amplification(name: str) -> None:
+    """Little bytes that ask for much work."""
+    print(name, mutate.check(FILES[name]()))
