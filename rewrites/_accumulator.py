@@ -187,8 +187,9 @@ def fits_int32(values: Integers) -> npt.NDArray[np.bool_]:
 
 
 def pre_shifts(low: Integers, high: Integers, addend: Integers) -> Integers:
-    """The smallest j of each channel with which all these fit INT32, in units of 2^j: values from ``low`` to ``high``,
-    ``addend``, and their sum. One j where it is the same for all channels.
+    """The smallest j of each channel, or the one of all, for which values, ``addend`` and their sum fit INT32.
+
+    They count in units of 2^j; the values reach from ``low`` to ``high``.
     """
     fits: list[npt.NDArray[np.bool_]] = []
     for j in range(20):  # 18 is enough for INT48

@@ -240,21 +240,21 @@ def _chains(draw: st.DrawFn) -> Program:
 def test_whatever_the_graph_results_are_identical() -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @settings(max_examples=30, deadline=None, derandomize=True)
     @given(_chains())
     def check(program: Program) -> None:
         result = apply(RULE, program)
         seen["fired"] += len(result.events)
         seen["refused"] += len(result.refusals)
         if result.events:
-            same = check_equivalence(program, result.program, vectors=4)
+            same = check_equivalence(program, result.program, vectors=3)
             seen["compared"] += same.vectors
             assert not same.vectors or same.equal, same
 
     check()
     assert seen["fired"] >= 10, seen
     assert seen["refused"] >= 5, seen
-    assert seen["compared"] >= 40, seen
+    assert seen["compared"] >= 20, seen
 
 
 @pytest.mark.shared
@@ -272,7 +272,7 @@ def test_every_a16w8_model_comes_back() -> None:
             assert canonical(back.program) == canonical(program), path
             seen["back"] += bool(split.events)
         else:
-            kept(back, vectors=4)
+            kept(back, vectors=3)
             seen["pre-shifted"] += 1
     assert seen["back"] >= 25, seen
     assert seen["pre-shifted"] >= 1, seen

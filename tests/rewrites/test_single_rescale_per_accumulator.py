@@ -270,22 +270,22 @@ def _graphs(draw: st.DrawFn) -> Program:
 def test_whatever_the_graph_contracts_are_kept() -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=45, deadline=None, derandomize=True)
+    @settings(max_examples=30, deadline=None, derandomize=True)
     @given(_graphs())
     def check(program: Program) -> None:
         result = apply(RULE, program, target=U55)
         seen["refused"] += len(result.refusals)
         seen["left alone"] += not result.events and not result.refusals
         if result.events:
-            kept(result, vectors=4)
+            kept(result, vectors=3)
             seen[type(result.events[0].contract).__name__] += 1
             assert len(_readers(result.program)) == 1
 
     check()
-    assert seen["Exact"] >= 8, seen
-    assert seen["WithinLsb"] >= 5, seen
-    assert seen["refused"] >= 3, seen
-    assert seen["left alone"] >= 5, seen
+    assert seen["Exact"] >= 5, seen
+    assert seen["WithinLsb"] >= 2, seen
+    assert seen["refused"] >= 2, seen
+    assert seen["left alone"] >= 2, seen
 
 
 @pytest.mark.vela

@@ -301,14 +301,14 @@ class TestBias:
 
 
 @st.composite
-def _graphs(draw: st.DrawFn) -> tuple[Program, str]:
+def _graphs(draw: st.DrawFn) -> tuple[Program, str, str]:
     """Convolutions with one to three readers, biases of every size, on every target."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     channels = draw(st.integers(1, 3))
-    deep = draw(st.sampled_from([1, 2, 600]))
+    deep = int(rng.choice([1, 2, 600]))
     net = Net()
     weight = rng.integers(-128, 128, (channels, deep)) if draw(st.booleans()) else np.full((channels, deep), 127)
-    bits = draw(st.sampled_from([8, 20, 31, 32, 38, 40, 46]))
+    bits = int(rng.choice([8, 16, 24, 29, 31, 40, 46]))
     bias = rng.integers(-(1 << bits), (1 << bits) + 1, draw(st.sampled_from([1, channels])))
     acc = net.conv2d(net.input("x", DType.INT16, (1, 2, 2, deep)), weight, bias)
     outputs = []
@@ -321,27 +321,28 @@ def _graphs(draw: st.DrawFn) -> tuple[Program, str]:
         outputs.append(net.rescale(source, dtype, *pair, f"y{number}", zeros=zeros))
     if draw(st.integers(0, 5)) == 0:
         outputs.append(acc)
-    return net.program(*outputs), draw(st.sampled_from(["", "ethos-u55-128", "ethos-u85-256"]))
+    target = draw(st.sampled_from(["", "ethos-u55-128", "ethos-u85-256"]))
+    return net.program(*outputs), target, "target" if rng.integers(4) == 0 else "all"
 
 
 def test_whatever_the_graph_contracts_are_kept() -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @settings(max_examples=30, deadline=None, derandomize=True)
     @given(_graphs())
-    def check(drawn: tuple[Program, str]) -> None:
-        program, target = drawn
-        result = apply(RULE, program, target=target, when="all" if target != "ethos-u55-128" else "target")
+    def check(drawn: tuple[Program, str, str]) -> None:
+        program, target, when = drawn
+        result = apply(RULE, program, target=target, when=when)
         seen["refused"] += len(result.refusals)
         if result.events:
-            kept(result, vectors=4)
+            kept(result, vectors=3)
             seen[type(result.events[0].contract).__name__] += 1
             assert bound(result) != float("inf")
 
     check()
-    assert seen["Exact"] >= 5, seen
-    assert seen["WithinLsb"] >= 5, seen
-    assert seen["refused"] >= 3, seen
+    assert seen["Exact"] >= 3, seen
+    assert seen["WithinLsb"] >= 3, seen
+    assert seen["refused"] >= 2, seen
 
 
 def test_a_real_model_gives_the_same_results() -> None:
