@@ -1,0 +1,168 @@
+"""Dependencies point one way, heavy packages stay where they belong, and one rule is one file, one test, one name."""
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rewrites
+from tosakit.engine.rule import Rule, Transform
+
+ROOT = Path(__file__).parents[1]
+
+ALLOWED: dict[str, str] = {
+    "errors": "",
+    "_version": "",
+    "_gc": "",
+    "ir": "errors",
+    "io": "_gc errors ir",
+    "numerics": "errors ir",
+    "spec": "errors ir numerics",
+    "engine": "errors ir numerics",
+    "_child": "errors",
+    "_interface": "errors ir",
+    "catalogue": "engine errors",
+    "oracle": "_child _interface engine errors io ir numerics spec",
+    "backend": "_child _interface catalogue engine errors io ir numerics spec",
+    "testing": "engine errors io ir numerics oracle spec",
+    "rewriting": "backend catalogue engine errors io ir oracle spec",
+    "cli": "_version backend catalogue engine errors io ir oracle rewriting spec",
+    "__init__": "_version engine errors io ir oracle rewriting spec",
+    "__main__": "cli",
+}
+"""What each part of tosakit may import, beside itself: ir <- io, numerics, spec <- engine <- oracle <- cli."""
+
+HOMES = {
+    "networkx": "tosakit/ir/graph.py",
+    "ml_dtypes": "tosakit/ir/types.py",
+    "flatbuffers": "tosakit/io",
+    "rich": "tosakit/cli",
+    "hypothesis": "tosakit/testing",
+    "pytest": "tosakit/testing",
+    "tosa": "tosakit/_interface.py",
+}
+"""Packages that one place alone may import."""
+
+NOBODY = ("rewrites", "tests", "ethosu", "tosa_reference_model", "tosa_serializer")
+"""Packages that tosakit imports nowhere: rules are found by name, native tools run in a process of their own."""
+
+RULE_FILES = sorted(path.stem for path in (ROOT / "rewrites").glob("*.py") if not path.name.startswith("_"))
+
+
+def sources(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of the modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", sources("tosakit"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_dependencies_point_one_way(path: Path) -> None:
+    inside = path.relative_to(ROOT).with_suffix("").parts
+    part = inside[1]
+    for name in imports(path):
+        package, *rest = name.split(".")
+        if package == "tosakit":
+            target = rest[0]
+            assert target == part or target in ALLOWED[part].split(), f"tosakit.{part} must not import {name}"
+        assert package not in NOBODY, f"tosakit must not import {name}"
+        home = HOMES.get(package)
+        where = "/".join(path.relative_to(ROOT).parts)
+        assert home is None or where == home or where.startswith(f"{home}/"), f"only {home} imports {package}"
+
+
+@pytest.mark.parametrize("path", sources("rewrites"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_rules_use_the_packages_below_them(path: Path) -> None:
+    for name in imports(path):
+        package, *rest = name.split(".")
+        assert package not in HOMES
+        assert package not in NOBODY[1:]
+        if package == "tosakit":
+            assert rest[0] in ("engine", "errors", "ir", "numerics", "spec"), f"a rule must not import {name}"
+
+
+def test_the_tables_speak_of_what_is_there() -> None:
+    parts = {
+        path.stem for path in (ROOT / "tosakit").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert parts == set(ALLOWED)
+    assert all((ROOT / home).exists() for home in HOMES.values())
+
+
+@pytest.mark.parametrize("folder", ["tosakit/ir", "tosakit/io", "tosakit/engine", "tosakit/numerics", "rewrites"])
+def test_nothing_iterates_a_set(folder: str) -> None:
+    """Their order depends on the hash seed, so sets may only be counted or asked for membership."""
+    for path in sources(folder):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        harmless = [
+            part
+            for node in ast.walk(tree)
+            for part in (
+                node.args
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("len", "sorted")
+                else node.comparators
+                if isinstance(node, ast.Compare)
+                else []
+            )
+        ]
+        for node in ast.walk(tree):
+            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Set | ast.SetComp) or name in ("set", "frozenset"):
+                assert node in harmless, f"{path}:{node.lineno}: use a dict, whose order is that of insertion"
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("tosakit", "numpy networkx rich flatbuffers"),
+        ("tosakit.cli", "numpy networkx rich flatbuffers"),
+        ("tosakit.ir.graph", "rich flatbuffers ml_dtypes"),
+    ],
+)
+def test_start_up_imports_nothing_heavy(module: str, absent: str) -> None:
+    program = f"import sys, {module}; print([name for name in {absent.split()} if name in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "[]"
+
+
+# ------------------------------------------------------------------------------------------------ rules
+@pytest.mark.parametrize("name", RULE_FILES)
+def test_one_rule_is_one_file_one_test_one_name(name: str) -> None:
+    module = importlib.import_module(f"rewrites.{name}")
+    found = [value for value in vars(module).values() if isinstance(value, Rule | Transform)]
+    assert [step.name for step in found] == [name]
+    assert found[0] is getattr(module, "RULE" if isinstance(found[0], Rule) else "TRANSFORM")
+    assert [step.name for step in rewrites.RULES].count(name) == 1
+    assert (module.__doc__ or "").splitlines()[0] == found[0].summary
+    assert (ROOT / "tests" / "rewrites" / f"test_{name}.py").exists()
+    golden = (ROOT / "tests" / "rewrites" / f"{name}.txt").read_text(encoding="utf-8")
+    assert "=== fires: " in golden
+    assert "=== refuses: " in golden
+
+
+def test_the_rules_listed_are_the_rules_there_are() -> None:
+    assert sorted(step.name for step in rewrites.RULES) == RULE_FILES
+    for name, pipeline in rewrites.PIPELINES.items():
+        assert all(step in rewrites.RULES for step in pipeline), name
+        assert len(dict.fromkeys(step.name for step in pipeline)) == len(pipeline), name
+
+
+def test_private_modules_of_rules_define_none() -> None:
+    for path in sources("rewrites"):
+        if path.name.startswith("_") and path.name != "__init__.py":
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            assert not [call for call in calls if getattr(call.func, "id", "") in ("Rule", "Transform")], path
