@@ -10,6 +10,7 @@ from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
 from rewrites.remove_identity_rescale import RULE as REMOVE_IDENTITY_RESCALE
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
+from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV2D
 from rewrites.widen_int8_activations import TRANSFORM as WIDEN_INT8_ACTIVATIONS
 from tosakit.engine.rule import Step
 
@@ -20,6 +21,7 @@ RULES: tuple[Step, ...] = (
     SPLIT_INT48_BIAS,
     FUSE_INT48_BIAS,
     SINGLE_RESCALE_PER_ACCUMULATOR,
+    TRANSPOSE_CONV2D_AS_CONV2D,
     REMOVE_IDENTITY_RESCALE,
     DEDUPLICATE_CONSTANTS,
     REMOVE_DEAD_CODE,
@@ -29,5 +31,5 @@ CLEAN_UP: tuple[Step, ...] = (REMOVE_IDENTITY_RESCALE, DEDUPLICATE_CONSTANTS, RE
 
 PIPELINES: Mapping[str, tuple[Step, ...]] = {
     "int16": (WIDEN_INT8_ACTIVATIONS, INSERT_INT16_RESCALE, LEGALIZE_INT48_RESCALE, *CLEAN_UP),
-    "ethos-u": (SINGLE_RESCALE_PER_ACCUMULATOR, SPLIT_INT48_BIAS, *CLEAN_UP),
+    "ethos-u": (TRANSPOSE_CONV2D_AS_CONV2D, SINGLE_RESCALE_PER_ACCUMULATOR, SPLIT_INT48_BIAS, *CLEAN_UP),
 }

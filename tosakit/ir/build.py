@@ -95,6 +95,33 @@ class Builder:
         )
         return self.op(attrs, (x,), x.dtype, x.shape, name)
 
+    def reshape(self, x: Tensor, shape: Sequence[int], name: str = "reshape") -> Tensor:
+        """RESHAPE of a tensor to a static shape."""
+        return self.op(ops.Reshape(), (x, self.const_shape(shape)), x.dtype, shape, name)
+
+    def transpose(self, x: Tensor, perms: Sequence[int], name: str = "transpose") -> Tensor:
+        """TRANSPOSE of a tensor: result axis i is operand axis ``perms[i]``."""
+        return self.op(ops.Transpose(perms=tuple(perms)), (x,), x.dtype, [x.shape[axis] for axis in perms], name)
+
+    def slice(self, x: Tensor, start: Sequence[int], size: Sequence[int], name: str = "slice") -> Tensor:
+        """SLICE of a tensor."""
+        operands = (x, self.const_shape(start, "start"), self.const_shape(size, "size"))
+        return self.op(ops.Slice(), operands, x.dtype, size, name)
+
+    def concat(self, tensors: Sequence[Tensor], axis: int, name: str = "concat") -> Tensor:
+        """CONCAT of tensors of one dtype, alike in all axes but ``axis``."""
+        shape = list(tensors[0].shape)
+        shape[axis] = sum(t.shape[axis] for t in tensors)
+        return self.op(ops.Concat(axis=axis), tensors, tensors[0].dtype, shape, name)
+
+    def pad(self, x: Tensor, before_after: Sequence[tuple[int, int]], value: int, name: str = "pad") -> Tensor:
+        """PAD of a tensor with ``value``: how much before and after, per axis."""
+        padding = self.const_shape([amount for axis in before_after for amount in axis], "padding")
+        shape = [size + sum(axis) for size, axis in zip(x.shape, before_after, strict=True)]
+        return self.op(
+            ops.Pad(), (x, padding, self.const(np.array([value]), x.dtype, "pad_const")), x.dtype, shape, name
+        )
+
     def identity(self, x: Tensor, name: str = "identity") -> Tensor:
         """IDENTITY of a tensor."""
         return self.op(ops.Identity(), (x,), x.dtype, x.shape, name)

@@ -1,0 +1,171 @@
+"""Compute an int16 TRANSPOSE_CONV2D as a CONV2D with one group of channels per phase (sub-pixel convolution).
+
+    x ─▶ TRANSPOSE_CONV2D[KH,KW] stride (sy,sx) ─▶ RESCALE ─▶ y
+
+    x ─▶ CONV2D to sy*sx*OC channels ─▶ RESCALE ─▶ RESHAPE, TRANSPOSE, RESHAPE (depth to space) ─▶ SLICE ─▶ y
+
+A kernel row k = r + sy*t adds input row i to row p = sy*i + k = sy*(i + t) + r. So row p = sy*q + r is the sum
+over t of x[q - t] * w[r + sy*t]: a convolution with T = ceil(KH/sy) taps in reverse order, where taps beyond the kernel
+are the weight's zero point and rows outside x add nothing in both forms. out_pad only shifts and cuts the rows p, and
+rows nothing adds to hold the bias in both forms. Every sum has the same terms, so every value is identical. INT48 must
+not be moved, so the RESCALE stays in front.
+
+Ethos-U55 and U65 take int16 CONV2D but not int16 TRANSPOSE_CONV2D.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from rewrites._accumulator import Reader, is_small_ethos_u, readers_of
+from tosakit.engine.contract import Exact
+from tosakit.engine.pattern import Capture, Match
+from tosakit.engine.rule import Context, Refusal, Replacement, Rule
+from tosakit.ir import ops
+from tosakit.ir.build import Builder
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import Tensor
+
+CONV = Capture(ops.TransposeConv2d)
+
+
+@dataclass(frozen=True)
+class Options:
+    """``when``: ``target`` acts for Ethos-U55 and U65 only, ``all`` always."""
+
+    when: Literal["target", "all"] = "target"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One spatial axis: its stride and taps, the padding of the CONV2D, and the rows of its result to keep."""
+
+    stride: int
+    taps: int
+    pad: tuple[int, int]
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Both axes, and the RESCALEs that read the accumulator."""
+
+    axes: tuple[Axis, Axis]
+    readers: tuple[Reader, ...]
+
+
+def precondition(match: Match, context: Context) -> Plan | Refusal | None:
+    """An INT48 accumulator of constant weights and bias that only RESCALEs read."""
+    conv = match[CONV]
+    wanted = context.options.when == "all" or is_small_ethos_u(context.target)
+    if conv.output.dtype != DType.INT48 or not wanted:
+        return None
+    x, *constants = conv.inputs
+    for tensor in constants:
+        if not tensor.is_constant:
+            return Refusal(f'operand "{tensor.name}" is no constant, so it cannot be rearranged by phase')
+    if min(x.shape) < 1:
+        return Refusal(f'"{x.name}" has the shape {list(x.shape)}, which is not static')
+    readers = readers_of(conv.output)
+    if isinstance(readers, Refusal):
+        return readers
+    if readers.identities:
+        return Refusal("an IDENTITY reads the accumulator, which must stay in its shape")
+    top, bottom, left, right = conv.attrs.out_pad
+    _, height, width, _ = x.shape
+    _, kernel_height, kernel_width, _ = constants[0].shape
+    vertical = _axis(height, kernel_height, conv.attrs.stride[0], top, bottom)
+    return Plan((vertical, _axis(width, kernel_width, conv.attrs.stride[1], left, right)), readers.rescales)
+
+
+def _axis(size: int, kernel: int, stride: int, pad_before: int, pad_after: int) -> Axis:
+    """Rows p = -pad_before ... of the full result are wanted; they lie in the groups q = floor(p / stride)."""
+    wanted = (size - 1) * stride + pad_before + pad_after + kernel
+    first, last = -pad_before, wanted - pad_before - 1
+    taps = -(-kernel // stride)
+    pad = (taps - 1 - first // stride, last // stride + 1 - size)
+    return Axis(stride, taps, pad, first % stride, wanted)
+
+
+def replacement(match: Match, plan: Plan) -> Replacement:
+    """One CONV2D, then per reader a RESCALE and the way from channels to space."""
+    conv = match[CONV]
+    x, weight, bias, input_zp, weight_zp = conv.inputs
+    vertical, horizontal = plan.axes
+    phases = vertical.stride * horizontal.stride
+    builder = Builder(conv.output.name, location=conv.location, origin=RULE.name)
+    by_phase = _by_phase(weight.values(), (vertical, horizontal), int(weight_zp.values().reshape(-1)[0]))
+    biases = bias.values() if bias.shape == (1,) else np.tile(bias.values(), phases)
+    operands = (
+        x,
+        builder.const(by_phase, weight.dtype, "weight"),
+        builder.const(biases, bias.dtype, "bias"),
+        input_zp,
+        weight_zp,
+    )
+    attrs = ops.Conv2d(
+        pad=vertical.pad + horizontal.pad,
+        stride=(1, 1),
+        dilation=(1, 1),
+        local_bound=conv.attrs.local_bound,
+        acc_type=conv.attrs.acc_type,
+    )
+    rows, columns = (size + sum(a.pad) - a.taps + 1 for size, a in zip(x.shape[1:3], plan.axes, strict=True))
+    accumulator = builder.op(attrs, operands, DType.INT48, (x.shape[0], rows, columns, by_phase.shape[0]), "conv2d")
+    values: dict[Tensor, Tensor] = {}
+    for reader in plan.readers:
+        builder.location = reader.op.location
+        old = reader.op.output
+        tiled = phases if reader.multiplier.size > 1 else 1
+        narrow = builder.rescale(
+            accumulator,
+            old.dtype,
+            np.tile(reader.multiplier, tiled),
+            np.tile(reader.shift, tiled),
+            scale32=False,
+            output_zp=reader.output_zp,
+            rounding_mode=reader.op.attrs.rounding_mode,
+        )
+        values[old] = _to_space(builder, narrow, plan.axes)
+    return Replacement(builder.ops, values, covers=(conv, *(reader.op for reader in plan.readers)))
+
+
+def _by_phase(weight: npt.NDArray[Any], axes: tuple[Axis, Axis], zero: int) -> npt.NDArray[Any]:
+    """Weights [OC,KH,KW,IC] as [sy*sx*OC,TH,TW,IC], taps reversed and filled up with the zero point."""
+    channels, height, width, depth = weight.shape
+    (sy, ty), (sx, tx) = ((axis.stride, axis.taps) for axis in axes)
+    full = np.full((channels, ty * sy, tx * sx, depth), zero, weight.dtype)
+    full[:, :height, :width] = weight
+    split = full.reshape(channels, ty, sy, tx, sx, depth)[:, ::-1, :, ::-1]
+    return np.ascontiguousarray(split.transpose(2, 4, 0, 1, 3, 5)).reshape(sy * sx * channels, ty, tx, depth)
+
+
+def _to_space(builder: Builder, x: Tensor, axes: tuple[Axis, Axis]) -> Tensor:
+    """[N,Q,R,sy*sx*C] as [N,Q*sy,R*sx,C], cut to the rows and columns wanted."""
+    batch, rows, columns, depth = x.shape
+    vertical, horizontal = axes
+    sy, sx = vertical.stride, horizontal.stride
+    channels = depth // (sy * sx)
+    if sy > 1:
+        x = builder.reshape(x, (batch * rows, columns, sy, sx * channels))
+        x = builder.transpose(x, (0, 2, 1, 3))
+    if sy * sx > 1:
+        x = builder.reshape(x, (batch, rows * sy, columns * sx, channels))
+    size = (batch, vertical.size, horizontal.size, channels)
+    if x.shape == size:
+        return x
+    return builder.slice(x, (0, vertical.start, horizontal.start, 0), size)
+
+
+RULE = Rule(
+    name="transpose_conv2d_as_conv2d",
+    pattern=CONV,
+    precondition=precondition,
+    replacement=replacement,
+    contract=Exact(),
+    summary="Compute an int16 TRANSPOSE_CONV2D as a CONV2D with one group of channels per phase.",
+    options=Options,
+)
