@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
 from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
 from rewrites.insert_int16_rescale import RULE as INSERT_INT16_RESCALE
@@ -22,6 +23,7 @@ RULES: tuple[Step, ...] = (
     FUSE_INT48_BIAS,
     SINGLE_RESCALE_PER_ACCUMULATOR,
     TRANSPOSE_CONV2D_AS_CONV2D,
+    CONV3D_AS_CONV2D,
     REMOVE_IDENTITY_RESCALE,
     DEDUPLICATE_CONSTANTS,
     REMOVE_DEAD_CODE,
@@ -31,5 +33,11 @@ CLEAN_UP: tuple[Step, ...] = (REMOVE_IDENTITY_RESCALE, DEDUPLICATE_CONSTANTS, RE
 
 PIPELINES: Mapping[str, tuple[Step, ...]] = {
     "int16": (WIDEN_INT8_ACTIVATIONS, INSERT_INT16_RESCALE, LEGALIZE_INT48_RESCALE, *CLEAN_UP),
-    "ethos-u": (TRANSPOSE_CONV2D_AS_CONV2D, SINGLE_RESCALE_PER_ACCUMULATOR, SPLIT_INT48_BIAS, *CLEAN_UP),
+    "ethos-u": (
+        TRANSPOSE_CONV2D_AS_CONV2D,
+        CONV3D_AS_CONV2D,
+        SINGLE_RESCALE_PER_ACCUMULATOR,
+        SPLIT_INT48_BIAS,
+        *CLEAN_UP,
+    ),
 }
