@@ -179,14 +179,15 @@ _BITS = {DType.INT8: 8, DType.INT16: 16, DType.INT32: 32, DType.INT48: 48}
 
 
 def _rescale_operand(op: AnyOp, attrs: ops.Rescale, of: Lookup) -> Interval | None:
-    """The interval of ``value - input_zp``; None for dtypes that no RESCALE has."""
+    """The interval of ``value - input_zp``; None for dtypes that no RESCALE has and a zero point out of this world."""
     bits = _BITS.get(op.inputs[0].dtype)
     if bits is None or (attrs.input_unsigned and bits > 16):
         return None
     x, zero_point = operand(op, 0, of), of(op.inputs[3]).overall
     if attrs.input_unsigned:
         x, zero_point = _zero_extended(x, bits), _zero_extended(zero_point, bits)
-    return subtract(x, zero_point)
+    v = subtract(x, zero_point)
+    return v if v.magnitude < LIMIT else None
 
 
 def _rescale_pair(op: AnyOp, attrs: ops.Rescale) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:

@@ -49,7 +49,7 @@ def accumulator(op: AnyOp, of: Lookup) -> Interval:
     if isinstance(attrs, ops.TransposeConv2d) or any(getattr(attrs, "pad", ())):
         x = hull(x, _ZERO)
     weights, shape = _centred_constant(op.inputs[1], of(op.inputs[4])), op.inputs[1].shape
-    if len(shape) != (5 if isinstance(attrs, ops.Conv3d) else 4):
+    if len(shape) != (5 if isinstance(attrs, ops.Conv3d) else 4) or x.magnitude >= LIMIT:
         return UNBOUNDED
     if weights is None:
         return _unknown_weights(attrs, x, shape, _centred(op, 1, 4, of).overall)
@@ -104,6 +104,8 @@ def _matmul(op: AnyOp, of: Lookup) -> Interval:
         return UNBOUNDED
     transposed = isinstance(op.attrs, ops.MatMulT)
     left, right = _centred(op, 0, 2, of), _centred(op, 1, 3, of)
+    if max(left.magnitude, right.magnitude) >= LIMIT:
+        return UNBOUNDED
     columns = _centred_constant(b, of(op.inputs[3]))
     if columns is not None:
         columns = columns if transposed else columns.transpose(0, 2, 1)
