@@ -68,7 +68,7 @@ def readers_of(accumulator: Tensor) -> Readers:
                 others.append(user)
             continue
         reader = _reader(user, user.attrs) if isinstance(user.attrs, ops.Rescale) else None
-        if reader is None or user.inputs[0] is not accumulator:
+        if reader is None:
             others.append(user)
         else:
             rescales.append(reader)

@@ -96,7 +96,10 @@ def test_bounds_are_the_sum_of_the_roundings(name: str, scales: tuple[float, flo
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons_are_right_wherever_the_scales_can_tell(name: str, scales: tuple[float, float, float]) -> None:
     a, b = pairs_of_codes()
+    nearly = np.clip(np.rint(a.astype(np.float64) * scales[0] / scales[1]), -32768, 32767).astype(np.int16)
+    a, b = np.concatenate([a, a], axis=1), np.concatenate([b, nearly], axis=1)
     net = binary(name, (a.shape, b.shape), (*scales[:2], None), BOOL)
+    operands = net.graph.inputs
     result = net.rewrite()
     assert names(net) == ["RESCALE", "RESCALE", name]
     s1, s2 = map(Fraction, scales[:2])
@@ -109,6 +112,12 @@ def test_comparisons_are_right_wherever_the_scales_can_tell(name: str, scales: t
     if (max(s1, s2) / min(s1, s2)).denominator == 1:
         assert isinstance(result.events[0].contract, Exact)
         assert np.array_equal(z, truth)
+    else:
+        assert bound_of(result) == Fraction(1, 2)
+    reference = result.events[0].reference
+    assert reference is not None
+    [meaning] = reference(dict(zip(operands, (a, b), strict=True))).values()
+    assert np.abs(meaning - z).max() <= bound_of(result)
     assert truth.any()
     assert not truth.all()
     require_contracts(result)

@@ -36,7 +36,7 @@ from tosakit.io.reader import load
 from tosakit.io.writer import dumps
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, ResizeMode
-from tosakit.ir.graph import Tensor
+from tosakit.ir.graph import Op, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import Array, QuantParams
 
@@ -76,6 +76,24 @@ def nearest() -> Net:
     net.outputs(net.op(ops.Resize(ResizeMode.NEAREST), resize.inputs, resize.output.shape, 0.5, I32))
     net.graph.erase(resize)
     return net
+
+
+def on_axis(name: str, tensor: str, axis: int, count: int) -> Net:
+    net = accumulate(name, I16, (0.5, 0.5, 0.5)).net
+    net.graph.annotate(net.graph.tensor(tensor), QuantParams((0.1,) * count, 0, axis))
+    return net
+
+
+def out_of_range_reader() -> Net:
+    built = accumulate("CONV2D", I32, (None, None, None))
+    return built.net.outputs(built.net.rescale(built.z, I16, [32767], [2], False))
+
+
+def long_product() -> Net:
+    net = Net()
+    operands = (net.input("a", (1, 1, 140_000), 1.0), net.input("b", (1, 140_000, 1), 1.0))
+    zeros = (net.const("azp", [0]), net.const("bzp", [0]))
+    return net.outputs(net.op(ops.MatMul(), (*operands, *zeros), (1, 1, 1), 1e9))
 
 
 def opposite() -> Net:
@@ -136,6 +154,11 @@ REFUSALS: dict[str, tuple[Callable[[], Net], list[str]]] = {
         lambda: accumulate("MATMUL", I32, (None, None, None)).net,
         ['"z"', "4294967296", "int32", "OUTPUT"],
     ),
+    "reader beyond RESCALE": (out_of_range_reader, ["32767, 2", "outside"]),
+    "MATMUL scales, wrong axis": (lambda: on_axis("MATMUL", "y", 1, 4), ['"y"', "axis 1"]),
+    "CONV2D scales, wrong axis": (lambda: on_axis("CONV2D", "w", 3, 3), ['"w"', "axis 3"]),
+    "DEPTHWISE scales, wrong axis": (lambda: on_axis("DEPTHWISE_CONV2D", "w", 0, 2), ['"w"', "axis 0"]),
+    "sum beyond INT48": (long_product, [str(140_000 << 30), "INT48"]),
     "NEAREST to INT32": (nearest, ["NEAREST", "INT32"]),
 }
 
@@ -159,6 +182,23 @@ def test_a_zero_point_on_int16_is_an_error_that_names_the_tensor(tensor: str) ->
     net.graph.annotate(net.graph.tensor(tensor), QuantParams((0.5,), 5))
     with pytest.raises(InvalidArgument, match=f'"{tensor}" is INT16 with zero point 5'):
         net.rewrite()
+
+
+def test_a_zero_point_is_an_error_also_where_the_scale_does_not_matter() -> None:
+    net = table_net(IDENTITY_TABLE, (4,), 0.5, 0.5)
+    net.graph.annotate(net.graph.tensor("x"), QuantParams((0.5,), -1))
+    with pytest.raises(InvalidArgument, match='"x" is INT16 with zero point -1'):
+        net.rewrite()
+
+
+def test_a_tensor_without_a_shape_is_refused() -> None:
+    net = Net()
+    x = net.graph.add_tensor(Tensor("x", I16, None, quantization=QuantParams((0.5,))))
+    net.graph.set_inputs([x])
+    z = Tensor("z", I16, None, quantization=QuantParams((0.5,)))
+    net.graph.add_op(Op(ops.Abs(), (x,), (z,)))
+    [refusal] = net.outputs(z).rewrite().refusals
+    assert "no shape" in refusal.reason
 
 
 @st.composite
