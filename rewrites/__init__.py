@@ -6,6 +6,7 @@ from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
 from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
 from rewrites.insert_int16_rescale import RULE as INSERT_INT16_RESCALE
+from rewrites.int16_matmul_as_int8 import RULE as INT16_MATMUL_AS_INT8
 from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
 from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
 from rewrites.remove_identity_rescale import RULE as REMOVE_IDENTITY_RESCALE
@@ -24,6 +25,7 @@ RULES: tuple[Step, ...] = (
     SINGLE_RESCALE_PER_ACCUMULATOR,
     TRANSPOSE_CONV2D_AS_CONV2D,
     CONV3D_AS_CONV2D,
+    INT16_MATMUL_AS_INT8,
     REMOVE_IDENTITY_RESCALE,
     DEDUPLICATE_CONSTANTS,
     REMOVE_DEAD_CODE,
@@ -36,6 +38,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
     "ethos-u": (
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
+        INT16_MATMUL_AS_INT8,
         SINGLE_RESCALE_PER_ACCUMULATOR,
         SPLIT_INT48_BIAS,
         *CLEAN_UP,

@@ -7,7 +7,8 @@
 
 acc[n,od,oh,ow,oc] sums x[n, od*sd + kd*dd, ...] * w[oc,kd,...] over kd, kh, kw and c: with kd and c joined to one
 channel index and n and od to one batch index that is a 2D convolution, term by term. Depth is padded with the input's
-zero point, which adds nothing, as CONV3D pads. Every value is identical. INT48 must not be moved, so the RESCALE stays in front.
+zero point, which adds nothing, as CONV3D pads. Every value is identical. INT48 must not be moved, so the RESCALE stays
+in front.
 
 Ethos-U55 and U65 take no CONV3D whose kernel is deeper than one.
 """
