@@ -8,9 +8,9 @@ import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from tosakit.engine.contract import ChangesPrecision, Exact, WithinLsb
 from tosakit.engine.rule import Event
@@ -186,15 +186,22 @@ def _cut_out(event: Event, vectors: int, seed: int, version: Version) -> _Cut:
         before, before_inputs = extract(event.before, olds, inputs=event.ranges, version=version)
     news = [event.values[old] for old in olds]
     after, after_inputs = extract(_new_records(event), news, inputs=event.ranges, version=version)
-    known = dict.fromkeys([*before_inputs, *(t for record in event.before for t in record.inputs)])
-    foreign = [t for t in after_inputs if t not in known]
+    read = _read(event)
+    foreign = [t for t in after_inputs if t not in read]
     if foreign and event.reference is None:
         raise InvalidArgument(
             f"the new operators read {foreign[0]!r}, which the replaced ones do not; "
             "the rule must name the operators in between in `covers`"
         )
-    cut = dict.fromkeys([*before_inputs, *after_inputs])
+    cut = dict.fromkeys([*read, *after_inputs])
     return _Cut(before, before_inputs, after, after_inputs, _draw(event, list(cut), vectors, seed))
+
+
+def _read(event: Event) -> dict[Tensor, None]:
+    """What the replaced operators read from outside, constants apart."""
+    made = dict.fromkeys(t for record in event.before for t in record.outputs)
+    outside = dict.fromkeys(t for record in event.before for t in record.inputs if t not in made)
+    return {t: None for t in outside if t.data is None or t in event.ranges}
 
 
 def _draw(event: Event, cut: Sequence[Tensor], vectors: int, seed: int) -> list[dict[Tensor, Array]]:
@@ -224,7 +231,7 @@ def _compare(event: Event, cut: _Cut, model: ReferenceModel, timeout: float) -> 
                 reason = reason or f"the replaced operators are {one.status.value}: {one.message}"
     if not valid:
         return Finding(event, Kept.UNCHECKED, 0.0, reason)
-    worst = 0.0
+    worst: float | Fraction = 0.0
     arrays = [[values[t] for t in cut.after_inputs] for values in valid]
     for wanted, other in zip(expected, run_vectors(model, cut.after, arrays, timeout), strict=True):
         if other.status is not Status.VALID:
@@ -234,32 +241,34 @@ def _compare(event: Event, cut: _Cut, model: ReferenceModel, timeout: float) -> 
             worst = max(worst, _furthest(left, right))
     allowed = event.contract.lsb if isinstance(event.contract, WithinLsb) else 0.0
     if worst > allowed:
-        return Finding(event, Kept.BROKEN, worst, f"differs by {worst:g} LSB, contract: {event.contract}")
-    return Finding(event, Kept.KEPT, worst)
+        message = f"differs by {float(worst):g} LSB, contract: {event.contract}"
+        return Finding(event, Kept.BROKEN, float(worst), message)
+    return Finding(event, Kept.KEPT, float(worst))
 
 
-def _furthest(wanted: Array, got: Array) -> float:
+def _furthest(wanted: Array, got: Array) -> float | Fraction:
     """The largest distance; exact Python numbers are subtracted exactly."""
     if wanted.dtype == object:
-        gaps: npt.NDArray[np.object_] = np.abs(wanted - got.astype(object))
-        return float(gaps.max(initial=0))
+        gaps: list[Fraction] = np.abs(wanted - got.astype(object)).reshape(-1).tolist()
+        return max(gaps, default=0.0)
     return float(distances(wanted, got).max(initial=0.0))
 
 
 def _meaning(event: Event, values: Mapping[Tensor, Array], olds: Sequence[Tensor]) -> list[Array]:
     """The real meaning of the replaced values by the rule's reference, saturated at the limits of their dtype."""
     assert event.reference is not None
+    where = f"rule {event.rule} at {', '.join(event.operators[:1])}"
     try:
         meaning = event.reference(values)
         results = [np.asarray(meaning[old]) for old in olds]
     except TosakitError:
         raise
     except Exception as error:
-        where = f"rule {event.rule} at {', '.join(event.operators[:1])}"
         raise RuleBug(f"{where}: its reference failed: {type(error).__name__}: {error}") from error
     for old, real in zip(olds, results, strict=True):
         if real.shape != old.shape:
-            raise RuleBug(f"rule {event.rule}: its reference gives {old!r} the shape {list(real.shape)}")
+            shapes = f"the shape {list(real.shape)} to a value of shape {list(old.shape)}"
+            raise RuleBug(f"{where}: its reference gives {shapes}")
     return [
         np.clip(real, *INTEGER_RANGES[old.dtype]) if old.dtype in INTEGER_RANGES else real
         for old, real in zip(olds, results, strict=True)

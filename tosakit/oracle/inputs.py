@@ -52,6 +52,11 @@ def _spikes(rng: _Rng, low: _Integers, high: _Integers) -> _Integers:
     return values
 
 
+def _odd(rng: _Rng, low: _Integers, high: _Integers) -> _Integers:
+    first, last = np.clip(low >> 1, -64, 63), np.clip((high - 1) >> 1, -64, 63)
+    return _uniform(rng, first, np.maximum(first, last), low.size) * 2 + 1
+
+
 def _integers(rng: _Rng, kind: int, low: _Integers, high: _Integers) -> _Integers:
     count = low.size
     index = np.arange(count, dtype=np.int64)
@@ -69,7 +74,7 @@ def _integers(rng: _Rng, kind: int, low: _Integers, high: _Integers) -> _Integer
         lambda: _bell(rng, low, high, 64.0),
         lambda: _uniform(rng, np.maximum(low, high - 8), high, count),
         lambda: _spikes(rng, low, high),
-        lambda: _uniform(rng, -64, 63, count) * 2 + 1,
+        lambda: _odd(rng, low, high),
     )
     return np.clip(choices[kind % KINDS](), low, high)
 
