@@ -10,6 +10,7 @@ from rewrites.int16_matmul_as_int8 import RULE as INT16_MATMUL_AS_INT8
 from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
 from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
 from rewrites.remove_identity_rescale import RULE as REMOVE_IDENTITY_RESCALE
+from rewrites.resize_bilinear_as_conv2d import RULE as RESIZE_BILINEAR_AS_CONV2D
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
 from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV2D
@@ -26,6 +27,7 @@ RULES: tuple[Step, ...] = (
     TRANSPOSE_CONV2D_AS_CONV2D,
     CONV3D_AS_CONV2D,
     INT16_MATMUL_AS_INT8,
+    RESIZE_BILINEAR_AS_CONV2D,
     REMOVE_IDENTITY_RESCALE,
     DEDUPLICATE_CONSTANTS,
     REMOVE_DEAD_CODE,
@@ -39,6 +41,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,
+        RESIZE_BILINEAR_AS_CONV2D,
         SINGLE_RESCALE_PER_ACCUMULATOR,
         SPLIT_INT48_BIAS,
         *CLEAN_UP,

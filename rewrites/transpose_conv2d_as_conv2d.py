@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rewrites._accumulator import Reader, is_small_ethos_u, readers_of
+from rewrites._depth_to_space import depth_to_space
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -129,7 +130,8 @@ def replacement(match: Match, plan: Plan) -> Replacement:
             output_zp=reader.output_zp,
             rounding_mode=reader.op.attrs.rounding_mode,
         )
-        values[old] = _to_space(builder, narrow, plan.axes)
+        start, size = (vertical.start, horizontal.start), (vertical.size, horizontal.size)
+        values[old] = depth_to_space(builder, narrow, (vertical.stride, horizontal.stride), start, size)
     return Replacement(builder.ops, values, covers=(conv, *(reader.op for reader in plan.readers)))
 
 
@@ -141,23 +143,6 @@ def _by_phase(weight: npt.NDArray[Any], axes: tuple[Axis, Axis], zero: int) -> n
     full[:, :height, :width] = weight
     split = full.reshape(channels, ty, sy, tx, sx, depth)[:, ::-1, :, ::-1]
     return np.ascontiguousarray(split.transpose(2, 4, 0, 1, 3, 5)).reshape(sy * sx * channels, ty, tx, depth)
-
-
-def _to_space(builder: Builder, x: Tensor, axes: tuple[Axis, Axis]) -> Tensor:
-    """[N,Q,R,sy*sx*C] as [N,Q*sy,R*sx,C], cut to the rows and columns wanted."""
-    batch, rows, columns, depth = x.shape
-    vertical, horizontal = axes
-    sy, sx = vertical.stride, horizontal.stride
-    channels = depth // (sy * sx)
-    if sy > 1:
-        x = builder.reshape(x, (batch * rows, columns, sy, sx * channels))
-        x = builder.transpose(x, (0, 2, 1, 3))
-    if sy * sx > 1:
-        x = builder.reshape(x, (batch, rows * sy, columns * sx, channels))
-    size = (batch, vertical.size, horizontal.size, channels)
-    if x.shape == size:
-        return x
-    return builder.slice(x, (0, vertical.start, horizontal.start, 0), size)
 
 
 RULE = Rule(

@@ -1,0 +1,114 @@
+"""Bilinear RESIZE by whole factors as convolutions is bit-identical, on int8 and int16, and refuses the rest."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rewrites.resize_bilinear_as_conv2d import RULE
+from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D
+from tests.support.build import Net
+from tests.support.rules import apply, kept, names, refusal
+from tosakit.engine.driver import run_steps
+from tosakit.io.reader import load
+from tosakit.io.writer import save
+from tosakit.ir import ops
+from tosakit.ir.build import Builder
+from tosakit.ir.enums import DType, ResizeMode
+from tosakit.ir.program import Program
+from tosakit.oracle.equivalence import check_equivalence
+
+SHARED = Path(__file__).parents[3] / "shared" / "corpus" / "models"
+Pair = tuple[int, int]
+
+
+def _size(size: int, scale: Pair, offset: int, border: int) -> int:
+    """Output size, or 0 where TOSA allows none."""
+    wanted = (size - 1) * scale[0] - offset + border
+    return wanted // scale[1] + 1 if wanted >= 0 and wanted % scale[1] == 0 else 0
+
+
+def _net(
+    size: Pair = (3, 4),
+    scales: tuple[Pair, Pair] = ((4, 2), (4, 2)),
+    offsets: Pair = (-1, -1),
+    borders: Pair = (1, 1),
+    *,
+    wide: bool = True,
+    batch: int = 1,
+) -> Program:
+    net = Net()
+    dtype, acc_type = (DType.INT16, DType.INT48) if wide else (DType.INT8, DType.INT32)
+    x = net.input("x", dtype, (batch, *size, 3))
+    builder = Builder("r")
+    shapes = [builder.const_shape([*scales[0], *scales[1]]), builder.const_shape(offsets), builder.const_shape(borders)]
+    net.take(builder)
+    out = [_size(size[a], scales[a], offsets[a], borders[a]) for a in (0, 1)]
+    attrs = ops.Resize(mode=ResizeMode.BILINEAR)
+    acc = net.op(attrs, (x, *shapes), acc_type, (batch, *out, 3), "acc")
+    return net.program(net.rescale(acc, dtype, 1 << 14, 14 + 4, "y"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_every_whole_factor_offset_and_border_is_identical(data: st.DataObject) -> None:
+    scales, offsets, borders, size = [], [], [], []
+    for _ in (0, 1):
+        denominator = data.draw(st.integers(1, 3))
+        numerator = denominator * data.draw(st.integers(1, 3))
+        scales.append((numerator, denominator))
+        offsets.append(data.draw(st.integers(-numerator, 2 * numerator)))
+        borders.append(data.draw(st.integers(-2 * numerator, numerator - 1)))
+        size.append(data.draw(st.integers(1, 5)))
+        assume(_size(size[-1], scales[-1], offsets[-1], borders[-1]) >= 1)
+    program = _net(
+        (size[0], size[1]),
+        (scales[0], scales[1]),
+        (offsets[0], offsets[1]),
+        (borders[0], borders[1]),
+        wide=data.draw(st.booleans()),
+        batch=data.draw(st.integers(1, 2)),
+    )
+    result = kept(apply(RULE, program, when="all"), vectors=4)
+    assert "RESIZE" not in names(result.program)
+    assert check_equivalence(program, result.program, vectors=6).equal
+
+
+def test_it_acts_only_where_a_target_needs_it() -> None:
+    whole = _net(scales=((2, 1), (2, 1)), offsets=(0, 0), borders=(0, 0), wide=False)
+    assert not apply(RULE, whole, target="ethos-u55-128").events
+    assert not apply(RULE, _net(), target="ethos-u85-256").events
+    assert apply(RULE, _net(wide=False), target="ethos-u55-128").events
+    assert apply(RULE, _net(), target="ethos-u65-256").events
+
+
+def test_it_refuses_factors_that_are_not_whole() -> None:
+    program = _net(scales=((3, 2), (4, 2)), offsets=(0, -1), borders=(0, 1))
+    assert "3/2 and 4/2 are not both whole" in refusal(apply(RULE, program, when="all"))
+
+
+def test_it_refuses_weights_beyond_int8() -> None:
+    program = _net(scales=((16, 2), (16, 2)), offsets=(0, 0), borders=(0, 0))
+    assert "16 * 16" in refusal(apply(RULE, program, when="all"))
+
+
+def test_it_refuses_sums_that_are_an_output() -> None:
+    program = _net()
+    program.main.set_outputs([*program.main.outputs, program.main.tensor("acc")])
+    assert "is also read by OUTPUT" in refusal(apply(RULE, program, when="all"))
+
+
+@pytest.mark.shared
+@pytest.mark.vela
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared")
+@pytest.mark.parametrize("name", ["upsample_bilinear_a8w8", "upsample_bilinear_a16w8", "unet_a16w8", "unet_a8w8"])
+def test_vela_takes_real_nets_for_ethos_u55(name: str, tmp_path: Path) -> None:
+    from tosakit.backend.vela import compile_for_ethos_u
+
+    program = load(SHARED / f"{name}.tosa")
+    result = run_steps(program.clone(), [RULE, TRANSPOSE_CONV2D], target="ethos-u55-128")
+    assert RULE.name in result.rules_fired
+    save(result.program, tmp_path / "m.tosa")
+    assert compile_for_ethos_u(tmp_path / "m.tosa", "ethos-u55-128", output_dir=tmp_path).accepted
+    assert check_equivalence(program, result.program, vectors=4).equal
