@@ -162,7 +162,7 @@ class _Found:
     def take(self, module: ModuleType) -> None:
         """Add a module's rules and pipelines. Raises as :func:`load_catalogue`."""
         name = module.__name__
-        for step in _steps(getattr(module, "RULES", None), f"module {name} must define RULES"):
+        for step in _steps(getattr(module, "RULES", None), f"module {name} must define RULES,"):
             _require_options(step, name)
             self._claim("rule", step.name, name, self.steps.setdefault(step.name, step) is step)
         pipelines = getattr(module, "PIPELINES", {})
@@ -183,7 +183,7 @@ class _Found:
 
 def _steps(value: object, demand: str) -> tuple[Step, ...]:
     if not isinstance(value, tuple) or not all(isinstance(step, Rule | Transform) for step in value):
-        raise RuleBug(f"{demand}, a tuple of Rule and Transform values")
+        raise RuleBug(f"{demand} a tuple of Rule and Transform values")
     return value
 
 

@@ -46,7 +46,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_opens_with_two_commands() -> None:
-    commands = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    commands = re.findall(
+        r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     assert len(commands) == 2
     assert "rewrite" in commands[0]
     assert "pytest" in commands[1]

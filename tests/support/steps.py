@@ -27,13 +27,14 @@ def rule(
     *,
     name: str = "under_test",
     operands: Sequence[Capture[Attributes]] = (),
+    when: Callable[[AnyOp], bool] = lambda op: True,
     covers: Callable[[AnyOp], list[AnyOp]] | None = None,
     reference: Callable[[AnyOp], Reference] | None = None,
 ) -> Rule[Any]:
-    """A rule that replaces every operator of a kind once, by what ``make`` builds."""
+    """A rule that replaces every operator of a kind, where ``when`` agrees, once by what ``make`` builds."""
 
     def precondition(match: Match, context: Context) -> bool | None:
-        return None if match.root.origin == name else True
+        return True if match.root.origin != name and when(match.root) else None
 
     def replacement(match: Match, plan: bool) -> Replacement:
         op = match.root
