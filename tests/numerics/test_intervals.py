@@ -566,3 +566,14 @@ def test_a_cycle_is_an_error_and_not_an_endless_loop():
     graph.set_operand(first.producer, 0, second)
     with pytest.raises(InvalidModel, match="cycle"):
         Intervals().of(second)
+
+
+def test_a_narrow_result_that_tosa_does_not_define_can_be_anything() -> None:
+    graph = Graph("main")
+    x = graph.add_tensor(Tensor("x", DType.INT16, (1, 4)))
+    graph.set_inputs([x])
+    builder = Builder("b")
+    small = builder.clamp(x, 100, 100)
+    total = builder.op(ops.Add(), (small, small), DType.INT16, (1, 4))
+    assert Intervals().of(small) == Interval(100, 100)
+    assert Intervals().of(total) == Interval(-(1 << 15), (1 << 15) - 1)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tosakit.errors import InvalidArgument, InvalidModel
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import INTEGER_RANGES
@@ -35,6 +35,20 @@ _HANDLERS: Mapping[type[Attributes], Handler] = {
     **_interval_sums.HANDLERS,
     **{kind: accumulator for kind in CONVOLUTIONS},
 }
+
+_WIDE_RESULTS = (
+    *CONVOLUTIONS,
+    ops.MatMul,
+    ops.Add,
+    ops.Sub,
+    ops.Mul,
+    ops.Maximum,
+    ops.Minimum,
+    ops.Abs,
+    ops.IntDiv,
+    ops.ReduceSum,
+)
+"""Operators whose legal integer results are INT32 or wider."""
 
 
 class Intervals:
@@ -146,7 +160,7 @@ class Intervals:
         op = tensor.producer
         if op is None or tensor in self._given or tensor.extras.variable or op.outputs[0] is not tensor:
             return None
-        return _HANDLERS.get(type(op.attrs))
+        return None if _is_illegally_narrow(op) else _HANDLERS.get(type(op.attrs))
 
     def _reads(self, tensor: Tensor) -> list[Tensor]:
         """The tensors whose intervals go into that of ``tensor``, but for constants, which are looked up directly."""
@@ -178,6 +192,17 @@ class Intervals:
         if tensor in self._known:
             return self._known[tensor]
         return self.of(tensor) if tensor.dtype in _RANGES else Interval(*INTEGER_RANGES[DType.INT64])
+
+
+def _is_illegally_narrow(op: AnyOp) -> bool:
+    """True for an int8 or int16 result that TOSA does not define: its producer means scales unknown to the graph."""
+    if op.output.dtype not in (DType.INT8, DType.INT16):
+        return False
+    if isinstance(op.attrs, ops.Table):
+        return op.output.dtype == DType.INT16
+    if isinstance(op.attrs, ops.Resize):
+        return op.attrs.mode == ResizeMode.BILINEAR
+    return isinstance(op.attrs, _WIDE_RESULTS)
 
 
 def _range(tensor: Tensor) -> Range:
