@@ -73,8 +73,8 @@ def _write(plan: Plan, block: Graph, settings: Settings) -> BlockWriter:
     writer.begin()
     for op in block.ops:
         convert(writer, op)
-    writer.drop_redundant_clamps()
     writer.finish()
+    writer.drop_redundant_clamps()
     return writer
 
 

@@ -96,6 +96,9 @@ def _scaled_clamp(attrs: ops.Clamp, old: DType, new: DType, scale: Callable[[int
 
 
 def _average_pool(writer: BlockWriter, op: AnyOp) -> None:
+    if op.output.dtype != DType.INT8:
+        writer.copy(op)
+        return
     old_in, old_out = scalar(op.inputs[1]), scalar(op.inputs[2])
     zero_points = writer.plan.zero_points
     zp_out = zero_points[op.output]
@@ -344,6 +347,9 @@ def _region_op(writer: BlockWriter, op: AnyOp) -> None:
             return writer.int16(tensor, writer.plan.zero_points.at_border(tensor))
         return writer.plain(tensor)
 
+    if not any(t.dtype == DType.INT8 for t in (*op.inputs, *op.outputs)):
+        writer.copy(op)
+        return
     head = [writer.plain(op.inputs[0])] if isinstance(op.attrs, ops.CondIf) else []
     operands = [*head, *map(crossing, region_operands(op))]
     results = []

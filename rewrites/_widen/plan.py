@@ -58,12 +58,8 @@ class Plan:
 
     @property
     def widens(self) -> bool:
-        """True where at least one activation becomes int16."""
-        return any(
-            Form.INT16 in (self.needs.get(tensor) or {self.form(tensor): None})
-            for block in self.blocks
-            for tensor in activations(block)
-        )
+        """True where at least one activation that something reads becomes int16."""
+        return any(Form.INT16 in self.needs.get(t, ()) for block in self.blocks for t in activations(block))
 
 
 def activations(graph: Graph) -> Iterator[Tensor]:
@@ -236,7 +232,7 @@ def _needs(block: Graph, plan: Plan) -> None:
             if not any(tensor is t for t in data):
                 need(tensor, Form.INT8)
         for tensor in data:
-            if isinstance(op.attrs, ops.Rescale) and plan.form(tensor) is Form.INT8:
+            if isinstance(op.attrs, ops.Rescale | ops.ArgMax) and plan.form(tensor) is Form.INT8:
                 need(tensor, Form.INT8)
             else:
                 need(tensor, form)

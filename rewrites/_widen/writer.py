@@ -288,8 +288,8 @@ class BlockWriter:
         return old in self._sources or old in self.accumulators or bool(self._preferred.get(old))
 
     def input_form(self, old: Tensor) -> Form:
-        """The form an int8 value exists in."""
-        return Form.INT8 if old in self._plain else Form.INT16
+        """The form an int8 value came into being with."""
+        return Form.INT8 if self.natives[old].zero_point is None else Form.INT16
 
     def plain(self, old: Tensor) -> Tensor:
         """The old values in the old dtype."""
@@ -330,7 +330,7 @@ class BlockWriter:
         if old.is_constant:
             values = (old.values().astype(np.int64) - zero_point) * FACTOR
             new = self.const(values, DType.INT16, f"{old.name}_z{zero_point}".replace("-", "m"))
-        elif old in self._plain:
+        elif old in self.natives and self.input_form(old) is Form.INT8:
             new = self.rescale(
                 self._plain[old], DType.INT16, 1 << 30, 30 - FACTOR_BITS, old, self.own_name(old),
                 scale32=True, input_zp=zero_point, suffix="_int16",
@@ -423,20 +423,22 @@ class BlockWriter:
         return zero_points[old] if self.old is self.plan.main else zero_points.at_border(old)
 
     def drop_redundant_clamps(self) -> None:
-        """Remove every CLAMP made for saturation whose operand is proved to stay inside. O(operators)."""
+        """Remove every CLAMP made for saturation whose operand is proved to stay inside. O(operators).
+
+        The last step: no form of a tensor may be asked for afterwards.
+        """
         intervals = Intervals()
         for clamp, old in self._clamps.items():
             low, high = (int(decode(bytes(end), DType.INT16, (1,))[0]) for end in _ends(clamp))
             value = clamp.inputs[0]
             interval = intervals.of(value)
             if low <= interval.lowest and interval.highest <= high:
+                self.graph.annotate(value, clamp.output.quantization)
                 self.graph.replace_uses(clamp.output, value)
                 self.graph.swap_names(clamp.output, value)
                 self.graph.erase(clamp)
                 self.proved[old] = None
                 self.natives[old] = replace(self.natives[old], tensor=value)
-                forms = self._int16[old]
-                forms.update({zp: value for zp, form in forms.items() if form is clamp.output})
                 self.at(old.producer)
                 self.note("no CLAMP: the value cannot leave the int8 range")
         self.at(None)

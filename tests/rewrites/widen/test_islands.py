@@ -7,9 +7,11 @@ import pytest
 
 from tests.support.int8 import ONE, Int8Net, values, widen
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.graph import Tensor, TensorExtras
 from tosakit.ir.operator import Foreign
+
+PROPAGATE = NanPropagationMode.PROPAGATE
 
 
 def _island(net: Int8Net, x: Tensor) -> Tensor:
@@ -181,3 +183,41 @@ def test_state_stays_int8_in_order(foreign: bool) -> None:
     assert {t.dtype for t in touched} == {DType.INT8}
     assert made.of("CONCAT")[0].output.dtype == DType.INT16
     assert len(made.reasons) == 2
+
+
+@pytest.mark.refmodel
+def test_only_the_island_reads_a_value_rounded_to_int8() -> None:
+    net = Int8Net()
+    x = net.int8()
+    island = net.op(ops.Cast(), (x,), DType.INT16, x.shape, "cast")
+    left, right = net.widening(x, 5, "left"), net.requantize(x, DType.INT8, (1518500250, 31), "y", input_zp=9)
+    made = widen(net.outputs(island, left, right, x))
+    [rounded] = [op for op in made.of("RESCALE") if op.output.dtype == DType.INT8]
+    assert [user.name for user in rounded.output.users] == ["CAST"]
+    assert len([op for op in made.of("RESCALE") if op.inputs[0].dtype == DType.INT16]) == 4  # one of them shifts z
+
+
+@pytest.mark.refmodel
+def test_dead_results_do_not_bring_a_second_run_about() -> None:
+    net = Int8Net()
+    x = net.int8()
+    dead = net.requantize(x, DType.INT8, ONE, "dead", input_zp=5)
+    net.requantize(dead, DType.INT32, ONE, "deader", input_zp=0)
+    widen(net.outputs(net.requantize(x, DType.INT8, (1518500250, 31), "y", input_zp=5)), io="int8")
+    made = widen(net.outputs(net.op(ops.ArgMax(axis=3, nan_mode=PROPAGATE), (x,), DType.INT32, (1, 4, 4), "argmax")))
+    assert made.result.events
+
+
+@pytest.mark.refmodel
+def test_operators_on_int16_are_left_as_they_are() -> None:
+    net = Int8Net()
+    y = net.requantize(net.int8(), DType.INT8, (1518500250, 31), "y", input_zp=5)
+    z = net.input("z", DType.INT16, (1, 4, 4, 2))
+    zeros = [net.const([0], DType.INT16, f"zp{i}") for i in range(2)]
+    attrs = ops.AvgPool2d(kernel=(2, 2), stride=(1, 1), pad=(0,) * 4, acc_type=DType.INT32)
+    pooled = net.op(attrs, (z, *zeros), DType.INT16, (1, 3, 3, 2), "pooled")
+    negated = net.op(ops.Negate(), (z, *zeros), DType.INT16, z.shape, "negated")
+    product = net.op(ops.Mul(), (z, z, net.const([0], DType.INT8, "shift")), DType.INT32, z.shape, "product")
+    made = widen(net.outputs(y, pooled, negated, product))
+    assert [op.record.attrs for op in made.of("AVG_POOL2D")] == [attrs]
+    assert made.same.max_difference <= 0.51
