@@ -149,4 +149,4 @@ def test_work_is_linear_in_the_number_of_operators() -> None:
 
     calls(chain(1))  # reads the tables
     one, two, four = (calls(chain(n)) for n in (100, 200, 400))
-    assert four - two == pytest.approx(2 * (two - one), rel=0.01)
+    assert four - two == pytest.approx(2 * (two - one), rel=0.05)

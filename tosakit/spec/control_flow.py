@@ -23,19 +23,26 @@ def region_names(op: AnyOp) -> tuple[str, ...]:
     return ()
 
 
-def recursive_regions(regions: Regions) -> dict[str, None]:
+Calls = Mapping[str, Sequence[str]]
+"""Names of the regions that the operators of each region run, those that exist."""
+
+
+def region_calls(regions: Regions) -> Calls:
+    """Which regions the operators of each region run, once for each time they are named."""
+    return {name: [target for target in _targets(region) if target in regions] for name, region in regions.items()}
+
+
+def recursive_regions(calls: Calls) -> dict[str, None]:
     """Names of the regions that run themselves through control flow. Linear.
 
     Regions that run no region, and regions that none runs, are dropped until none is left to drop.
     """
-    runs: dict[str, dict[str, None]] = {name: {} for name in regions}
-    run_by: dict[str, dict[str, None]] = {name: {} for name in regions}
-    for name, region in regions.items():
-        for target in _targets(region):
-            if target in regions:
-                runs[name][target] = None
-                run_by[target][name] = None
-    left = dict.fromkeys(regions)
+    runs: dict[str, dict[str, None]] = {name: dict.fromkeys(targets) for name, targets in calls.items()}
+    run_by: dict[str, dict[str, None]] = {name: {} for name in calls}
+    for name, targets in calls.items():
+        for target in targets:
+            run_by[target][name] = None
+    left = dict.fromkeys(calls)
     stack = [name for name in left if not runs[name] or not run_by[name]]
     while stack:
         name = stack.pop()
@@ -50,19 +57,21 @@ def recursive_regions(regions: Regions) -> dict[str, None]:
     return left
 
 
-def region_depths(regions: Regions, recursive: Container[str]) -> dict[str, int]:
+def region_depths(calls: Calls, recursive: Container[str]) -> dict[str, int]:
     """How many control flow operators run around each region at most; 0 for one that none runs. Linear.
 
     Regions that run themselves are left out.
     """
-    runs: dict[str, list[str]] = {}
-    waiting: dict[str, int] = {name: 0 for name in regions}
-    for name, region in regions.items():
-        if name not in recursive:
-            runs[name] = [target for target in _targets(region) if target in regions and target not in recursive]
-            for target in runs[name]:
-                waiting[target] += 1
-    depths = {name: 0 for name in runs}
+    runs = {
+        name: [target for target in targets if target not in recursive]
+        for name, targets in calls.items()
+        if name not in recursive
+    }
+    waiting = dict.fromkeys(runs, 0)
+    for targets in runs.values():
+        for target in targets:
+            waiting[target] += 1
+    depths = dict.fromkeys(runs, 0)
     ready = [name for name in runs if not waiting[name]]
     while ready:
         name = ready.pop()
@@ -81,7 +90,11 @@ def _targets(region: Region) -> Iterator[str]:
         except InvalidModel:  # a cycle, reported where the block is checked
             continue
         for op in operators:
-            yield from region_names(op)
+            if isinstance(op.attrs, _CONTROL_FLOW):
+                yield from region_names(op)
+
+
+_CONTROL_FLOW = (ops.CondIf, ops.WhileLoop)
 
 
 def check_control_flow(op: AnyOp, regions: Regions) -> Iterator[Finding]:

@@ -129,7 +129,7 @@ CODES: dict[str, str] = {
     "ShiftAmountInvalid": "A constant shift amount reaches the operand's width or is negative.",
     "DivisionByZero": "INTDIV by a constant that holds 0.",
     "TableLength": "TABLE has 256 entries for INT8 and 513 for INT16.",
-    "TableSlope": "Neighbouring entries of an INT16 table differ by more than 16 bits hold.",
+    "TableSlope": "Neighbouring entries of an INT16 table, which the operand can reach, differ too much.",
     # RESCALE
     "ScaleTrue": "RESCALE of INT48 with scale32.",
     "ScaleNotTrue": "RESCALE with DOUBLE_ROUND needs scale32.",
@@ -143,6 +143,10 @@ CODES: dict[str, str] = {
     "RescaleI32InputUnsigned": "RESCALE marks an INT32 operand unsigned.",
     "RescaleI32OutputUnsigned": "RESCALE marks an INT32 result unsigned.",
     "RescaleI48InputUnsigned": "RESCALE marks an INT48 operand unsigned.",
+    # what values can be, by interval analysis
+    "ResultOverflow": "A sum or product can leave the range of the result's type (an error where it always does).",
+    "RescaleInputRange": "The operand of a RESCALE with scale32 can exceed what its shift allows.",
+    "RescaleResultRange": "The scaled value of a RESCALE without scale32 can leave INT32.",
     # shape operators
     "InputShapeRankMismatch": "Two shape operands differ in length.",
     "OutputShapeRankMismatch": "The resulting shape has another length than the operands give.",

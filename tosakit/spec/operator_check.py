@@ -3,13 +3,12 @@
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from enum import IntEnum
-from functools import cache
 from operator import attrgetter
 from typing import NamedTuple
 
 from tosakit.ir import ops
 from tosakit.ir.enums import BlockSize, DType
-from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Version
 from tosakit.ir.types import INTEGER_RANGES
@@ -17,7 +16,7 @@ from tosakit.spec.call import AnyCall, Call, Finding
 from tosakit.spec.constants import check_constant
 from tosakit.spec.control_flow import Regions, check_control_flow, region_names
 from tosakit.spec.dtypes import element_of, type_faults, type_needs
-from tosakit.spec.levels import Excess, operator_excesses, tensor_excesses
+from tosakit.spec.levels import Excess, nesting_excesses, operator_excesses, tensor_excesses
 from tosakit.spec.operators import CHECKS, DEFAULT, Checks
 from tosakit.spec.signature import Argument, Signature, signature, spread
 from tosakit.spec.tables import ENUM_NEEDS
@@ -28,6 +27,7 @@ from tosakit.spec.variables import VARIABLE_OPERATORS, check_variable_operator, 
 class _Plan(NamedTuple):
     """What the checks need to know of an operator class, looked up once."""
 
+    number: int
     signature: Signature
     checks: Checks
     enumerations: tuple[str, ...]
@@ -40,11 +40,10 @@ class _Plan(NamedTuple):
     value_slots: tuple[int, ...]
 
 
-@cache
-def _plan(name: str) -> _Plan | None:
+def _plan(cls: type[Attributes]) -> _Plan | None:
     """The plan of an operator, None for one that the specification does not define."""
-    sig, cls = signature(name), ops.BY_NAME.get(name)
-    if sig is None or cls is None:
+    sig = signature(cls.NAME)
+    if sig is None:
         return None
     enumerations = tuple(  # acc_type and block_size have codes of their own
         f.name
@@ -56,8 +55,9 @@ def _plan(name: str) -> _Plan | None:
     runs_regions, is_constant = cls in (ops.CondIf, ops.WhileLoop), cls in (ops.Const, ops.ConstShape)
     slots = tuple(slot for slot, argument in enumerate(sig.inputs) if argument.constant)
     return _Plan(
+        cls.NUMBER,
         sig,
-        CHECKS.get(name, DEFAULT),
+        CHECKS.get(cls.NAME, DEFAULT),
         enumerations,
         needy,
         accumulates,
@@ -67,6 +67,17 @@ def _plan(name: str) -> _Plan | None:
         tuple(sig.inputs[slot].name for slot in slots),
         slots,
     )
+
+
+class _Plans(dict[type[Attributes], _Plan | None]):
+    """Plans by operator class, each made when it is first needed."""
+
+    def __missing__(self, cls: type[Attributes]) -> _Plan | None:
+        plan = self[cls] = _plan(cls)
+        return plan
+
+
+_PLANS = _Plans()
 
 
 def _gives_shape(sig: Signature) -> bool:
@@ -88,35 +99,64 @@ class Memory:
     """What was learnt about the operators of a program.
 
     ``requirements`` are what they need of a target, ``minor`` the version that has them all, ``beyond`` whether one
-    exceeds the strictest level. Operators with nothing wrong are remembered by all that the checks read of them, so
-    that the next one like it costs a look-up.
+    exceeds the strictest level. Operators with nothing wrong are remembered in ``clean`` by all that the checks read of
+    them, so that the next one like it costs a look-up; ``verdicts`` has the number of the result's operator there, and
+    ``values`` the bytes of short constants. ``odd`` are the facts of tensors to look at more closely.
     """
 
     def __init__(self) -> None:
-        self.clean: dict[Key, None] = {}
+        self.clean: dict[Key, int] = {}
+        self.verdicts: dict[Tensor, int] = {}
+        self.values: dict[Tensor, bytes] = {}
         self.requirements: dict[Alternatives, None] = {}
         self.minor = 0
         self.beyond = False
+        self.odd: dict[int, None] = {}
         self._numbers: dict[Hashable, int] = {}
-        self._by_identity: dict[int, tuple[int, object]] = {}
+        self._by_identity: dict[Hashable, int] = {}
+        self._kept: list[object] = []
 
     def number(self, value: Hashable) -> int:
-        """A number that equal values share; quick for the same object again, which it keeps alive."""
+        """A number that equal values share; quick for an object that was seen before, which it keeps alive."""
         known = self._by_identity.get(id(value))
         if known is None:
-            known = self._by_identity[id(value)] = self._numbers.setdefault(value, len(self._numbers)), value
-        return known[0]
+            known = self._by_identity[id(value)] = self._numbers.setdefault(value, len(self._numbers))
+            self._kept.append(value)
+        return known
+
+    def facts(self, block: Graph) -> dict[Tensor, int]:
+        """For every tensor of a block a number that tensors of one type, shape and rare fields share."""
+        known, found = self._by_identity, {}
+        for tensor in block.tensors:
+            dtype, shape, extras = _FACTS(tensor)
+            quick = id(dtype), shape, id(extras)
+            fact = known.get(quick)
+            if fact is None:
+                whole = int(dtype), shape, self.number(extras)
+                fact = known[quick] = self._numbers.setdefault(whole, len(self._numbers))
+                if dtype == DType.UNKNOWN or extras.variable or (shape and min(shape) < -1):
+                    self.odd[fact] = None
+            found[tensor] = fact
+        return found
 
 
 class OperatorCheck:
     """Checks the operators of one block, in program order.
 
-    ``recursive`` names the regions that must not be run from here. Values that shape operators compute from constants
-    are remembered for the operators behind them.
+    ``recursive`` names the regions that must not be run from here, ``depth`` is the number of control flow operators
+    that run around the block, ``facts`` what :meth:`Memory.facts` says of it. Values that shape operators compute from
+    constants are remembered for the operators behind them.
     """
 
     def __init__(
-        self, version: Version, regions: Regions, recursive: Container[str], target: Target, memory: Memory
+        self,
+        version: Version,
+        regions: Regions,
+        recursive: Container[str],
+        depth: int,
+        facts: dict[Tensor, int],
+        target: Target,
+        memory: Memory,
     ) -> None:
         self.version = version
         self.minor = version.minor if target.minor is None else min(version.minor, target.minor)
@@ -124,44 +164,51 @@ class OperatorCheck:
         self.recursive = recursive
         self.target = target
         self.memory = memory
+        self.depth = depth
         self._known: dict[Tensor, tuple[int, ...]] = {}
+        self.facts = facts
 
     def findings(self, op: AnyOp) -> Sequence[Finding]:
         """Everything wrong with an operator."""
-        plan = _plan(op.attrs.NAME)
-        key = None if plan is None else self._key(op, plan)
-        if key is not None and key in self.memory.clean:
+        attrs = op.attrs
+        plan = _PLANS[type(attrs)]
+        key = None if plan is None or plan.is_special else self._key(op, attrs, plan)
+        if key is not None and (number := self.memory.clean.get(key)) is not None:
+            self.memory.verdicts[op.outputs[0]] = number
             return ()
-        if isinstance(op.attrs, _UNUSUAL):
+        if isinstance(attrs, _UNUSUAL):
             return list(self._unusual(op))
         if plan is None:
             return ()
         findings, repeats = self._check(op, plan)
         if not findings and repeats and key is not None:
-            self.memory.clean[key] = None
+            number = self.memory.clean[key] = len(self.memory.clean)
+            self.memory.verdicts[op.outputs[0]] = number
         return findings
 
-    def _key(self, op: AnyOp, plan: _Plan) -> Key | None:
+    def _key(self, op: AnyOp, attrs: Attributes, plan: _Plan) -> Key | None:
         """All that the checks read of an operator; None for one that is checked every time."""
-        if plan.is_special:
-            return None
-        inputs, outputs = op.inputs, op.outputs
+        outputs = op.outputs
         if len(outputs) != 1:
             return None
-        number = self.memory.number
-        key: list[Hashable] = [number(op.attrs), len(inputs)]
-        for tensor in (*inputs, outputs[0]):
-            dtype, shape, extras = _FACTS(tensor)
-            key += (id(dtype), shape, number(extras))
+        inputs, fact, values = op.inputs, self.facts.__getitem__, self.memory.values
         if plan.is_constant:
-            data = outputs[0].data
-            return None if data is None else (*key, len(data))
-        for slot in plan.value_slots:
-            data = inputs[slot].data if slot < len(inputs) else None
-            if data is None or len(data) > KEPT_BYTES:
+            (output,) = outputs
+            data = output.stored
+            if data is None or inputs:
                 return None
-            key.append(bytes(data))
-        return tuple(key)
+            if len(data) <= KEPT_BYTES:
+                values[output] = bytes(data)
+            return plan.number, fact(output), len(data)
+        number = self.memory.number(attrs)
+        if not plan.value_slots:
+            return (plan.number, number, *map(fact, inputs), *map(fact, outputs))
+        if len(inputs) <= plan.value_slots[-1]:
+            return None
+        constants = [values.get(inputs[slot]) for slot in plan.value_slots]
+        if None in constants:
+            return None
+        return (plan.number, number, *map(fact, inputs), *map(fact, outputs), *constants)
 
     def _unusual(self, op: AnyOp) -> Iterator[Finding]:
         attrs = meaning(op.attrs)
@@ -200,6 +247,7 @@ class OperatorCheck:
         arguments = (*operands, *results)
         if plan.runs_regions:
             findings += self._level(operator_excesses(op, sig, arguments, None))
+            findings += self._level(nesting_excesses(op, self.depth))
             findings += self._require(op.name, type_needs(op.name, False, (), (), None))
             findings += self._check_regions(op)
             return findings, False

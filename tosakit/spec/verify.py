@@ -4,9 +4,8 @@ Signatures (operands, results, types, ranks, constants) come from the generated 
 from :mod:`tosakit.spec.operators`; this module walks the program and turns findings into diagnostics.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from operator import attrgetter
 from typing import NamedTuple
 
 from tosakit.errors import InvalidModel
@@ -14,9 +13,8 @@ from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.program import Program
 from tosakit.spec.call import Finding
-from tosakit.spec.control_flow import Regions, recursive_regions, region_depths, region_names
+from tosakit.spec.control_flow import Regions, recursive_regions, region_calls, region_depths
 from tosakit.spec.diagnostics import Diagnostic
-from tosakit.spec.levels import nesting_excesses
 from tosakit.spec.operator_check import Memory, OperatorCheck
 from tosakit.spec.target import DRAFTS, Target
 from tosakit.spec.variables import check_cells
@@ -49,7 +47,7 @@ def locate(block: Graph, index: int | None, op: AnyOp | None, finding: Finding) 
 def walk(program: Program, target: Target, memory: Memory) -> Iterator[Located]:
     """Everything wrong with ``program`` for a target; ``memory`` keeps what was learnt on the way."""
     yield from map(Located, _program_findings(program, target))
-    context = _Context(program, target, memory)
+    context = _Context(program, memory)
     seen: dict[str, None] = {}
     for region in program.regions:
         name = region.name or ""
@@ -63,8 +61,9 @@ def walk(program: Program, target: Target, memory: Memory) -> Iterator[Located]:
             yield Located(Diagnostic("RegionBlockCount", "error", "", None, None, (), message))
         for block in region.blocks:
             recursive = context.recursive if name in context.recursive else {}
-            check = OperatorCheck(program.version, context.regions, recursive, target, memory)
-            for index, op, finding in _block_findings(context, block, check, name):
+            depth, facts = context.depths.get(name, 0), memory.facts(block)
+            check = OperatorCheck(program.version, context.regions, recursive, depth, facts, target, memory)
+            for index, op, finding in _block_findings(context, block, check):
                 yield locate(block, index, op, finding)
 
 
@@ -85,17 +84,17 @@ def _program_findings(program: Program, target: Target) -> Iterator[Diagnostic]:
 class _Context:
     """What the checks of a block need to know of the program."""
 
-    def __init__(self, program: Program, target: Target, memory: Memory) -> None:
+    def __init__(self, program: Program, memory: Memory) -> None:
         self.program = program
-        self.target = target
         self.memory = memory
         self.regions: Regions = {region.name or "": region for region in reversed(program.regions)}
-        self.recursive = recursive_regions(self.regions)
+        self.calls = region_calls(self.regions)
+        self.recursive = recursive_regions(self.calls)
 
     @cached_property
     def depths(self) -> dict[str, int]:
         """How many control flow operators run around each region, at most."""
-        return region_depths(self.regions, self.recursive)
+        return region_depths(self.calls, self.recursive)
 
     @cached_property
     def owners(self) -> dict[str, str]:
@@ -111,9 +110,9 @@ class _Context:
 _Located = tuple[int | None, AnyOp | None, Finding]
 
 
-def _block_findings(context: _Context, block: Graph, check: OperatorCheck, region: str) -> Iterator[_Located]:
+def _block_findings(context: _Context, block: Graph, check: OperatorCheck) -> Iterator[_Located]:
     """Findings about a block, then about each of its operators."""
-    for finding in _declaration_findings(context, block):
+    for finding in _declaration_findings(context, block, check.facts):
         yield None, None, finding
     try:
         operators = block.ops
@@ -123,30 +122,18 @@ def _block_findings(context: _Context, block: Graph, check: OperatorCheck, regio
     for index, op in enumerate(operators):
         for finding in check.findings(op):
             yield index, op, finding
-        if op.is_stateful and region_names(op):
-            for excess in nesting_excesses(op, context.depths.get(region, 0)):
-                context.memory.beyond = True
-                if excess.exceeds(context.target.level):
-                    yield index, op, excess.finding(context.target.level)
     if not block.outputs and not any(op.is_stateful for op in operators):
         message = "the block has no outputs and no operator with an effect, so it computes nothing"
         yield None, None, Finding("NoOutputs", message)
 
 
-def _declaration_findings(context: _Context, block: Graph) -> Iterator[Finding]:
-    shapes: dict[tuple[int, ...], bool] = {(): True}
-    cells: list[Tensor] = []
-    for tensor in block.tensors:
-        dtype, producer, shape, extras = _DECLARED(tensor)
-        if producer is None or dtype == DType.UNKNOWN:
-            yield from _check_declaration(context, tensor)
-        sound = shapes.get(shape)
-        if sound is None:
-            sound = shapes[shape] = min(shape) >= -1
-        if not sound:
-            message = f"the shape is {list(shape)}; a size is at least 1, or -1 where only run time knows it"
-            yield Finding("InvalidDimension", message, (tensor,))
-        if extras.variable:
+def _declaration_findings(context: _Context, block: Graph, facts: Mapping[Tensor, int]) -> Iterator[Finding]:
+    odd, cells = context.memory.odd, []
+    for tensor, fact in facts.items():
+        if tensor.producer is not None and fact not in odd:
+            continue
+        yield from _check_declaration(context, tensor)
+        if tensor.extras.variable:
             cells.append(tensor)
     yield from check_cells(cells)
     for what, tensors in (("input", block.inputs), ("output", block.outputs)):
@@ -156,11 +143,11 @@ def _declaration_findings(context: _Context, block: Graph) -> Iterator[Finding]:
                 yield Finding("ShapeAtBoundary", message, (tensor,), "warning")
 
 
-_DECLARED = attrgetter("dtype", "producer", "shape", "extras")
-
-
 def _check_declaration(context: _Context, tensor: Tensor) -> Iterator[Finding]:
-    """A tensor that is not declared, has no type, or comes from nowhere."""
+    """A tensor that is not declared, has no type, an impossible size, or comes from nowhere."""
+    if min(tensor.shape, default=0) < -1:
+        message = f"the shape is {list(tensor.shape)}; a size is at least 1, or -1 where only run time knows it"
+        yield Finding("InvalidDimension", message, (tensor,))
     if tensor.table == "undeclared":
         message = "the tensor is declared nowhere in this block"
         if (owner := context.owners.get(tensor.name)) is not None:
