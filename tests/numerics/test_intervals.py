@@ -430,7 +430,7 @@ def test_what_is_not_understood_holds_any_value():
     odd = Tensor("odd", I8, (2,), None)
     Op(ops.Const(), (), (odd,))
     assert of(odd) == (-128, 127)  # a constant without data
-    assert of(b.op(ops.Add(), (x, b.const([[1, 2, 3]], I8)), I8, (1, 2))) == (1, 4)  # shapes that do not fit
+    assert of(b.op(ops.Add(), (x, b.const([[1, 2, 3]], I8)), DType.INT32, (1, 2))) == (1, 4)  # shapes that do not fit
 
 
 @given(st.data())
