@@ -41,7 +41,7 @@ def _merge(block: Graph) -> list[Event]:
 
 
 def _may_share(block: Graph, constant: Tensor) -> bool:
-    if constant.data is None or not constant.is_used:
+    if constant.data is None:
         return False
     return not any(u is block.exit or u.is_stateful or isinstance(u.attrs, ops.Rescale) for u in constant.users)
 

@@ -5,10 +5,10 @@
     └─ the same dtype and zero point on both sides; every possible v = x - zero_point gives v
 
 RESCALE computes R(v) = floor(v * m / 2^s + 1/2), so R(v) = v where -1/2 <= v * (m / 2^s - 1) < 1/2. That is linear in
-v (on either side of zero, should the rounding be DOUBLE_ROUND), so it holds between two values for which it holds. The
-values x can hold come from interval analysis. It is false outside the range that S32 demands of v, where the result is
-unpredictable: (2^30, 30) is the identity on 30 bits only. A RESCALE that reads an accumulator stays, even as the
-identity: targets expect one there.
+v, so it holds between two values for which it holds. (DOUBLE_ROUND adds something only for s > 31; then m / 2^s < 1 and
+the v farthest from 0 on either side is the worst.) The values x can hold come from interval analysis. It is false
+outside the range that S32 demands of v, where the result is unpredictable: (2^30, 30) is the identity on 30 bits only.
+A RESCALE that reads an accumulator stays, even as the identity: targets expect one there.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
         return None
     if (x.dtype, x.shape) != (op.output.dtype, op.output.shape):
         return None
-    if op.attrs.input_unsigned != op.attrs.output_unsigned or op.is_stateful or not op.output.is_used:
+    if op.attrs.input_unsigned != op.attrs.output_unsigned or op.is_stateful:
         return None
     if not all(tensor.is_constant for tensor in constants):
         return Refusal("its multiplier, shift and zero points are not all constants")
@@ -82,7 +82,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
 
 
 def _differences(op: Op[ops.Rescale], intervals: Intervals) -> npt.NDArray[np.int64]:
-    """The ends of ``x - zero_point`` on both sides of zero, shape [4] or, by channel, [4, C]."""
+    """The least and the greatest ``x - zero_point``, shape [2] or, by channel, [2, C]."""
     x, _, _, input_zp, _ = op.inputs
     zero_point = int(input_zp.values().item())
     if op.attrs.input_unsigned:
@@ -94,8 +94,7 @@ def _differences(op: Op[ops.Rescale], intervals: Intervals) -> npt.NDArray[np.in
         low, high = np.asarray(interval.low, np.int64), np.asarray(interval.high, np.int64)
     if op.attrs.per_channel:
         low, high = (np.broadcast_to(bound, x.shape[-1:]) for bound in (low, high))
-    ends = [low - zero_point, high - zero_point]
-    return np.stack([*ends, np.clip(-1, *ends), np.clip(0, *ends)])
+    return np.stack([low, high]) - zero_point
 
 
 def _accumulator(x: Tensor) -> AnyOp | None:

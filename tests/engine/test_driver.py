@@ -250,9 +250,68 @@ def test_a_refusal_that_no_longer_holds_is_forgotten() -> None:
     """CLZ of ABS is refused, but the ABS becomes an IDENTITY, so there is nothing to refuse any more."""
     root = Capture(ops.Clz, operands=(Capture(ops.Abs, operands=(X,)),))
     shy = rule("shy", root, bypass_abs, lambda match, context: Refusal("shy"))
-    late = rule("late", ABS, to(ops.Identity(), ABS), lambda match, context: True)
-    assert run_steps(chain("ABS", "CLZ"), [shy]).refusals
-    assert not run_steps(chain("ABS", "CLZ"), [shy, late]).refusals
+    fired: list[str] = []
+
+    def late(match: Match, context: Context) -> bool | None:
+        return True if fired else None
+
+    def first(match: Match, context: Context) -> bool:
+        fired.append("first")
+        return True
+
+    steps = [
+        shy,
+        rule("late", ABS, to(ops.Identity(), ABS), late),
+        rule("first", Capture(ops.BitwiseNot, operands=(X,)), identity_to_abs, first),
+    ]
+    assert run_steps(chain("ABS", "CLZ"), steps).refusals
+    result = run_steps(chain("ABS", "CLZ", "BITWISE_NOT"), steps)
+    assert [event.rule for event in result.events] == ["first", "late", "late"]
+    assert not result.refusals
+
+
+def test_a_refusal_of_an_operator_that_went_is_forgotten() -> None:
+    shy = rule("shy", ABS, to(ops.Clz(), ABS), lambda match, context: Refusal("shy"))
+    bypass = rule("bypass", Capture(ops.Clz, operands=(Capture(ops.Abs, operands=(X,)),)), bypass_abs)
+    assert run_steps(chain("ABS"), [shy]).refusals
+    result = run_steps(chain("ABS", "CLZ"), [shy, bypass])
+    assert [event.rule for event in result.events] == ["bypass"]
+    assert not result.refusals
+
+
+def test_intervals_follow_every_rewrite() -> None:
+    """The range behind a CLAMP is asked for, then the CLAMP becomes a wider one."""
+    seen: list[tuple[int, int]] = []
+    clamp = Capture(ops.Clamp, operands=(X,))
+
+    def look(match: Match, context: Context) -> None:
+        interval = context.intervals.of(match.root.output)
+        seen.append((interval.lowest, interval.highest))
+
+    def widen(match: Match, plan: Any) -> Replacement:
+        old = match[clamp].output
+        builder = Builder(old.name)
+        return Replacement(builder.ops, {old: builder.clamp(match.value(X), -50, 50)})
+
+    def narrow(match: Match, context: Context) -> bool | None:
+        return True if seen and match[clamp].attrs.max_val[0] == 5 else None
+
+    program = parse_program("""
+        block (%x: INT8[1]) -> (%y, %z) {
+          %c: INT8[1] = CLAMP(%x) {min_val=-5, max_val=5, nan_mode=PROPAGATE}
+          %y: INT8[1] = IDENTITY(%c)
+          %b: INT8[1] = BITWISE_NOT(%x)
+          %z: INT8[1] = CLZ(%b)
+        }""")
+    steps = [
+        rule("look", Capture(ops.Identity), raises, look),
+        rule("widen", clamp, widen, narrow),
+        rule("sweep_again", Capture(ops.BitwiseNot, operands=(X,)), identity_to_abs),
+    ]
+    result = run_steps(program, steps)
+    assert [event.rule for event in result.events] == ["sweep_again", "widen"]
+    assert seen[0] == (-5, 5)
+    assert seen[-1] == (-50, 50)
 
 
 # ------------------------------------------------------------------------------------------------ options, target

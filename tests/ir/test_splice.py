@@ -65,6 +65,12 @@ def test_an_older_value_takes_over_an_output_name() -> None:
     assert graph.outputs[0] is a
 
 
+def test_an_older_value_keeps_its_name_where_no_output_is_replaced() -> None:
+    graph = read("%a: INT32[2] = CLZ(%x)", "%b: INT32[2] = ABS(%a)", "%y: INT32[2] = ABS(%b)")
+    graph.splice(graph.ops[1], [], {graph.tensor("b"): graph.tensor("a")})
+    assert lines(graph) == ["%a: INT32[2] = CLZ(%x)", "%y: INT32[2] = ABS(%a)"]
+
+
 @pytest.mark.parametrize("outputs", [["y"], ["y", "x"], ["y", "y"]])
 def test_an_input_cannot_lend_its_name_to_an_output(outputs: list[str]) -> None:
     graph = read("%y: INT32[2] = CLZ(%x)", outputs=outputs)
