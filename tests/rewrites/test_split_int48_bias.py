@@ -17,7 +17,7 @@ from tosakit.engine.contract import Exact
 from tosakit.engine.driver import run_steps
 from tosakit.io.reader import load
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.program import Program, Region
 from tosakit.oracle.equivalence import check_equivalence
 from tosakit.oracle.refmodel import Status
@@ -144,14 +144,37 @@ class TestPreShifted:
         assert before.status is after.status is Status.VALID
         assert differences(before.outputs, after.outputs) <= bound(result)
 
-    def test_the_bound_is_reached(self) -> None:
-        gaps: list[float] = []
-        for bias in range(1 << 31, (1 << 31) + 4):
-            program = _every(bias, 3, 32000, 17, DType.INT32)
-            result = apply(RULE, program, when="all")
-            assert bound(result) == 1
-            gaps.append(differences(run(program, EVERY_INT16).outputs, run(result.program, EVERY_INT16).outputs))
-        assert max(gaps) == 1
+    @pytest.mark.parametrize(("multiplier", "shift", "worst"), [(32000, 17, 1), (29491, 15, 2)])
+    def test_the_bound_is_reached(self, multiplier: int, shift: int, worst: int) -> None:
+        program = _every((1 << 31) + 1, 3, multiplier, shift, DType.INT32)
+        result = apply(RULE, program, when="all")
+        gap = differences(run(program, EVERY_INT16).outputs, run(result.program, EVERY_INT16).outputs)
+        assert gap == bound(result) == worst
+
+    def test_the_bias_is_rounded_to_nearest(self) -> None:
+        result = apply(RULE, _every((1 << 32) + 3, 3, 16384, 20), when="all")
+        [add] = [op for op in result.program.main.ops if op.name == "ADD"]
+        assert add.inputs[1].values().item() == (1 << 30) + 1
+
+    @pytest.mark.parametrize(
+        ("low", "high", "weight", "bias", "addend"),
+        [
+            (0, 32767, 127, -(1 << 31), -(1 << 30)),  # the accumulator alone does not fit
+            (-32768, 0, 63, 1 << 31, 1 << 30),  # the bias alone does not fit
+            (0, 32767, 63, -(1 << 31), -(1 << 31)),
+        ],
+    )
+    def test_a_sum_that_fits_does_not_make_its_terms_fit(
+        self, low: int, high: int, weight: int, bias: int, addend: int
+    ) -> None:
+        net = Net()
+        x = net.input("x", DType.INT16, (1, 1, 1, 1024))
+        limits = (np.array([value], np.int16).tobytes() for value in (low, high))
+        half = net.op(ops.Clamp(*limits, nan_mode=NanPropagationMode.PROPAGATE), (x,), DType.INT16, x.shape, "half")
+        acc = net.conv2d(half, [[weight] * 1024], [bias])
+        result = kept(apply(RULE, net.program(net.rescale(acc, DType.INT16, 16384, 31)), when="all"))
+        [add] = [op for op in result.program.main.ops if op.name == "ADD"]
+        assert add.inputs[1].values().item() == addend
 
     def test_only_the_channels_that_need_it_are_shifted(self) -> None:
         net = Net()
