@@ -172,6 +172,13 @@ CODES: dict[str, str] = {
     "InputListBodyGraphOutputMismatch": "WHILE_LOOP operands do not match the outputs of the body region.",
     "CondGraphOutputNotMatchingBool": "The condition region of WHILE_LOOP gives no BOOL.",
     "CondGraphOutputShapeNotSizeOne": "The condition region of WHILE_LOOP does not give exactly one element.",
+    # files that cannot be loaded, or not as they are
+    "UnreadableFile": "The file cannot be opened.",
+    "InvalidFile": "The file is no TOSA flatbuffer of a known version, or is truncated or corrupt.",
+    "DuplicateTensor": "Two tensors, or two shapes, of a block have one name.",
+    "NameClash": "A tensor and a shape of a block have one name.",
+    "DuplicateProducer": "A tensor is the result of two operators, or an input of the block as well.",
+    "OperatorOrder": "An operator stands before the one that gives its operand.",
     # graph structure
     "EmptyProgram": "The file has no region with a block.",
     "DuplicateRegion": "Two regions have the same name.",

@@ -15,6 +15,7 @@ from tosakit.ir.types import INTEGER_RANGES
 from tosakit.spec.call import AnyCall, Call, Finding
 from tosakit.spec.constants import check_constant
 from tosakit.spec.control_flow import Regions, check_control_flow, region_names
+from tosakit.spec.diagnostics import Severity
 from tosakit.spec.dtypes import element_of, type_faults, type_needs
 from tosakit.spec.levels import Excess, nesting_excesses, operator_excesses, tensor_excesses
 from tosakit.spec.operators import CHECKS, DEFAULT, Checks
@@ -51,7 +52,7 @@ def _plan(cls: type[Attributes]) -> _Plan | None:
         if isinstance(f.type, type) and issubclass(f.type, IntEnum) and f.type not in (DType, BlockSize)
     )
     accumulates = any(f.name == "acc_type" for f in fields(cls))
-    needy = tuple(f.name for f in fields(cls) if f.name in ("rounding_mode", "block_size"))
+    needy = tuple(f.name for f in fields(cls) if f.name == "rounding_mode")
     runs_regions, is_constant = cls in (ops.CondIf, ops.WhileLoop), cls in (ops.Const, ops.ConstShape)
     slots = tuple(slot for slot, argument in enumerate(sig.inputs) if argument.constant)
     return _Plan(
@@ -292,11 +293,19 @@ class OperatorCheck:
         minor, alternatives = needs
         self.memory.minor = max(self.memory.minor, minor)
         self.memory.requirements[alternatives] = None
-        if not self.target.provides(alternatives):
-            extends = all(any(name.startswith("EXT-") for name in names) for names in alternatives)
-            have = " + ".join(self.target.names or ()) or "nothing"
-            message = f"{what} with these types needs {describe(alternatives)}, the target has {have}"
-            yield Finding("MissingExtension" if extends else "MissingProfile", message)
+        if self.target.provides(alternatives):
+            return
+        extends = all(any(name.startswith("EXT-") for name in names) for names in alternatives)
+        have = " + ".join(self.target.names or ()) or "nothing"
+        message = f"{what} with these types needs {describe(alternatives)}, the target has {have}"
+        severity: Severity = "error"
+        if self.target.provides(alternatives + tuple(_settled(names) for names in alternatives)):
+            message += "; the conformance tests of the draft do not ask for it"
+            severity = "warning"
+        elif self.depth and alternatives == INTEGERS and self.target.provides(CONTROL_FLOW):
+            message += "; the conformance tests count loops with it all the same"
+            severity = "warning"
+        yield Finding("MissingExtension" if extends else "MissingProfile", message, (), severity)
 
     def _level(self, excesses: Iterable[Excess]) -> Iterator[Finding]:
         for excess in excesses:
@@ -324,6 +333,15 @@ class OperatorCheck:
 
 
 DYNAMIC: Alternatives = (("EXT-DYNAMIC",),)
+CONTROL_FLOW: Alternatives = (("EXT-CONTROLFLOW",),)
+INTEGERS: Alternatives = (("PRO-INT",),)
+
+UNSETTLED = ("EXT-SHAPE",)
+"""Extensions of the 1.1 draft that its conformance tests do without; a target that lacks one is warned only."""
+
+
+def _settled(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in UNSETTLED)
 
 
 def _foreign(op: AnyOp, foreign: Foreign, attrs: Attributes) -> Finding:

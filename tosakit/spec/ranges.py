@@ -32,8 +32,8 @@ Range = tuple[int, int]
 class RangeCheck:
     """Checks the operators of a block in program order.
 
-    A first pass follows one range for each tensor and remembers every step, so that operators that repeat cost a
-    look-up. Only what it does not settle is worth an analysis of the graph, channel by channel.
+    A first pass follows one range for each tensor, in whole bits, and remembers every step, so that operators that
+    repeat cost a look-up. Only what it does not settle is worth an analysis of the graph, channel by channel.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -97,8 +97,15 @@ class RangeCheck:
             found = here.of(output)
         except TosakitError:
             return None, rule is None
-        narrow = found.lowest, found.highest
-        return (None if narrow == INTEGER_RANGES[output.dtype] else narrow), settled
+        wide = _widened(found.lowest, found.highest)
+        smallest, largest = INTEGER_RANGES[output.dtype]
+        return (wide if wide[0] > smallest or wide[1] < largest else None), settled
+
+
+def _widened(low: int, high: int) -> Range:
+    """The range of all numbers with as many bits: repeating operators then have few ranges between them."""
+    limit = 1 << max(high.bit_length(), (~low).bit_length())
+    return (0 if low >= 0 else -limit), limit - 1
 
 
 def _outside(interval: Interval, low: "int | Ints", high: "int | Ints") -> str:
