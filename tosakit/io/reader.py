@@ -1,20 +1,38 @@
-"""Load a ``.tosa`` file into a :class:`~tosakit.ir.program.Program` without copying its constants."""
+"""Load a ``.tosa`` file into a :class:`~tosakit.ir.program.Program` without copying its constants.
 
-import mmap
+All tables of one kind are read column by column (:mod:`tosakit.io.flatbuffer` checks every byte before use), then the
+objects are made in bulk (:mod:`tosakit.ir.bulk`). Invariants:
+
+- Equal shapes, attributes and short constants are one object each; longer constants are views of the file.
+- Names are resolved by the position of their string where the file writes each name once, else by content.
+- An operand that no tensor of the block declares becomes a tensor of dtype UNKNOWN in the table ``undeclared``: a
+  fault the verifier reports, kept so that it can say where.
+"""
+
 import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import fields
 from enum import IntEnum
+from itertools import compress, islice, pairwise, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
+
+from tosakit._gc import collector_paused
 from tosakit.errors import InvalidModel
-from tosakit.io.flatbuffer import Buffer, Corrupt, Table
+from tosakit.io.files import map_file
+from tosakit.io.flatbuffer import Buffer, Corrupt, Ints, Tables, spread
 from tosakit.io.schema import TABLES
 from tosakit.ir import ops
+from tosakit.ir.bulk import make_graph, make_ops, make_tensors
 from tosakit.ir.enums import BlockShape, DType
-from tosakit.ir.graph import PLAIN, AnyOp, Data, Graph, Op, Tensor, TensorExtras
+from tosakit.ir.graph import PLAIN, AnyOp, Data, Graph, Tensor, TensorExtras
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Compatibility, Program, Region, SoftwareVersion, Version
+
+E = TypeVar("E", bound=IntEnum)
 
 _DTYPES = {int(dtype): dtype for dtype in DType}
 _BLOCK_SHAPES = {int(shape): shape for shape in BlockShape}
@@ -29,16 +47,10 @@ def load(source: str | os.PathLike[str] | bytes) -> Program:
     if isinstance(source, bytes):
         return _read(memoryview(source), "<bytes>")
     path = Path(source)
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidModel(f"cannot read {path}: {reason}") from None
-    return _read(view, str(path))
+    return _read(map_file(path), str(path))
 
 
+@collector_paused()
 def _read(data: memoryview, name: str) -> Program:
     try:
         return _program(data)
@@ -56,27 +68,24 @@ def _program(data: memoryview) -> Program:
             "give a .tosa file (.tflite and MLIR files must be converted first)"
         )
     buffer = Buffer(data)
-    graph = Table(buffer, "TosaGraph", buffer.follow(0))
-    version = _version(graph)
-    program = Program([], version, _software_version(graph.table("software_version")))
-    compatibility = graph.table("compatibility")
-    if compatibility is not None:
-        reader = _software_version(compatibility.table("min_reader_version"))
-        program.compatibility = Compatibility(reader, compatibility.scalar("features"))
-    _refuse_unknown(graph)
-    for table in graph.tables("regions"):
-        _refuse_unknown(table)
-        blocks = [_block(block, data, program.notes) for block in table.tables("blocks")]
-        program.regions.append(Region(table.string("name"), blocks))
+    root = Tables(buffer, "TosaGraph", buffer.follow(np.zeros(1, np.int64)))
+    program = Program([], _version(root), _software_version(root, "software_version"), _compatibility(root))
+    blocks = _Blocks(buffer, program.notes)
+    for _, regions in root.children("regions"):
+        first = len(program.regions)
+        program.regions.extend(Region(name) for name in regions.strings("name"))
+        for owners, tables in regions.children("blocks"):
+            for owner, graph in zip(owners.tolist(), blocks.read(tables), strict=True):
+                program.regions[first + owner].blocks.append(graph)
     return program
 
 
-def _version(graph: Table) -> Version:
-    table = graph.table("version")
-    if table is None:
+def _version(root: Tables) -> Version:
+    present, table = root.tables("version")
+    if not present.all():
         raise Corrupt("the file states no TOSA version, which the format requires; is it corrupt?")
-    major, minor, patch = (table.scalar(f"_{part}") for part in ("major", "minor", "patch"))
-    version = Version(major, minor, patch, bool(table.scalar("_draft")))
+    major, minor, patch, draft = (int(table.scalars(f"_{part}")[0]) for part in ("major", "minor", "patch", "draft"))
+    version = Version(major, minor, patch, bool(draft))
     if version.major != 1 or version.minor not in (0, 1):
         raise InvalidModel(
             f"the file is TOSA {version}; tosakit reads 1.0 and 1.1. Export it again with a converter for TOSA 1.0"
@@ -84,150 +93,270 @@ def _version(graph: Table) -> Version:
     return version
 
 
-def _software_version(table: Table | None) -> SoftwareVersion | None:
-    if table is None:
+def _software_version(owner: Tables, name: str) -> SoftwareVersion | None:
+    present, table = owner.tables(name)
+    if not present.all():
         return None
-    major, minor, micro = (table.scalar(f"_{part}") for part in ("major", "minor", "micro"))
-    return SoftwareVersion(major, minor, micro, table.string("_modifier"))
+    major, minor, micro = (int(table.scalars(f"_{part}")[0]) for part in ("major", "minor", "micro"))
+    return SoftwareVersion(major, minor, micro, table.strings("_modifier")[0])
 
 
-def _refuse_unknown(table: Table) -> None:
-    if table.has_unknown_fields:
-        raise InvalidModel(
-            f"a {table.kind} table uses fields newer than this tosakit knows; they would be lost, so it is not read. "
-            "Update tosakit, or export the file for TOSA 1.0"
-        )
+def _compatibility(root: Tables) -> Compatibility | None:
+    present, table = root.tables("compatibility")
+    if not present.all():
+        return None
+    return Compatibility(_software_version(table, "min_reader_version"), int(table.scalars("features")[0]) % (1 << 64))
 
 
-def _block(table: Table, data: memoryview, notes: list[str]) -> Graph:
-    _refuse_unknown(table)
-    graph = Graph(table.string("name"))
-    tensors: dict[str, Tensor] = graph._tensors  # noqa: SLF001  the reader fills the table it owns
-    for entry in table.tables("tensors"):
-        _add(tensors, _tensor(entry, data), graph)
-    for entry in table.tables("shapes"):
-        _refuse_unknown(entry)
-        shape = (entry.scalar("rank"),)
-        _add(
-            tensors,
-            Tensor(entry.string("name") or "", DType.SHAPE, shape, entry.bytes("data"), table="shapes"),
-            graph,
-        )
-    entries = list(table.tables("operators"))
-    for entry in entries:
-        op = _operator(entry, tensors, graph)
-        graph._register(op)  # noqa: SLF001
-    inputs = [_lookup(tensors, name) for name in table.strings("inputs")]
-    for tensor in inputs:
-        if tensor.producer is not None:
-            raise InvalidModel(f'block "{graph.name}": input "{tensor.name}" is also made by {tensor.producer.name}')
-    graph.set_inputs(inputs)
-    graph.set_outputs([_lookup(tensors, name) for name in table.strings("outputs")])
-    if any(op._position != index for index, op in enumerate(graph.ops)):  # noqa: SLF001
-        notes.append(f'block "{graph.name}": operators stood in an illegal order and were sorted')
-    return graph
+class _Blocks:
+    """Reads blocks, many at a time."""
+
+    def __init__(self, buffer: Buffer, notes: list[str]) -> None:
+        self.buffer = buffer
+        self.notes = notes
+        self.attributes = _AttributeReader(buffer)
+
+    def read(self, blocks: Tables) -> list[Graph]:
+        """The graphs of some blocks."""
+        names = blocks.strings("name")
+        tensors = _TensorTable(self.buffer, names)
+        for owners, tables in blocks.children("tensors"):
+            tensors.declare(owners, tables, _tensors)
+        for owners, tables in blocks.children("shapes"):
+            tensors.declare(owners, tables, _shapes)
+        operators: list[list[AnyOp]] = [[] for _ in names]
+        for owners, tables in blocks.children("operators"):
+            made = self._operators(owners, tables, tensors)
+            for owner, span in _runs(owners):
+                operators[owner].extend(made[span])
+        inputs = tensors.lists(np.arange(len(names)), *blocks.vectors("inputs", 4))
+        outputs = tensors.lists(np.arange(len(names)), *blocks.vectors("outputs", 4))
+        graphs = []
+        for name, table, made, starts, ends in zip(names, tensors.tables, operators, inputs, outputs, strict=True):
+            graph = make_graph(name, table, made, starts, ends)
+            if graph.ops != tuple(made):
+                self.notes.append(f'block "{graph.name}": operators stood in an illegal order and were sorted')
+            graphs.append(graph)
+        return graphs
+
+    def _operators(self, blocks: Ints, tables: Tables, tensors: "_TensorTable") -> list[AnyOp]:
+        """The operators of ``tables``, each in the block given by ``blocks``."""
+        in_starts, in_counts = tables.vectors("inputs", 4)
+        out_starts, out_counts = tables.vectors("outputs", 4)
+        starts = np.stack((in_starts, out_starts), axis=1).reshape(-1)
+        counts = np.stack((in_counts, out_counts), axis=1).reshape(-1)
+        operands = tensors.lists(np.repeat(blocks, 2), starts, counts)
+        return make_ops(self.attributes.read(tables), operands[::2], operands[1::2], _locations(tables))
 
 
-def _add(tensors: dict[str, Tensor], tensor: Tensor, graph: Graph) -> None:
-    if tensor.name in tensors:
-        raise InvalidModel(f'block "{graph.name}": tensor "{tensor.name}" is declared twice')
-    tensors[tensor.name] = tensor
+class _TensorTable:
+    """The tensors of some blocks by name, and by the position of the name's string in the file."""
+
+    def __init__(self, buffer: Buffer, blocks: list[str | None]) -> None:
+        self.buffer = buffer
+        self.blocks = blocks
+        self.tables: list[dict[str, Tensor]] = [{} for _ in blocks]
+        self._tensors: list[Tensor] = []
+        self._keys: list[Ints] = []
+        self._index: tuple[Ints, Ints] | None = None
+        self._names_are_shared = True
+
+    def declare(self, owners: Ints, tables: Tables, read: "Callable[[Tables, list[str]], list[Tensor]]") -> None:
+        """Read tensors and declare them in the blocks given by ``owners``."""
+        names = [name or "" for name in tables.strings("name")]
+        tensors = read(tables, names)
+        for owner, span in _runs(owners):
+            table, added = self.tables[owner], names[span]
+            size = len(table)
+            table.update(zip(added, tensors[span], strict=True))
+            if len(table) != size + len(added):
+                seen = dict.fromkeys(islice(table, size))
+                name = next(name for name in added if name in seen or seen.setdefault(name))
+                raise InvalidModel(f'block "{self.blocks[owner]}": tensor "{name}" is declared twice')
+        self._tensors.extend(tensors)
+        self._keys.append(self._key(owners, tables.targets("name")))
+
+    def _key(self, blocks: Ints, positions: Ints) -> Ints:
+        return blocks * (self.buffer.size + 1) + positions
+
+    def lists(self, blocks: Ints, starts: Ints, counts: Ints) -> list[tuple[Tensor, ...]]:
+        """The tensors named by vectors of strings, given by their starts and counts, each in its block."""
+        found: list[Tensor] = []
+        for owners, positions in self.buffer.chunks(starts, counts):
+            found.extend(self._resolve(blocks[owners], self.buffer.follow(positions)))
+        everything = tuple(found)
+        return [everything[start:end] for start, end in pairwise([0, *np.cumsum(counts).tolist()])]
+
+    def _resolve(self, blocks: Ints, strings: Ints) -> list[Tensor]:
+        if self._names_are_shared and self._tensors:
+            if self._index is None:
+                keys = np.concatenate(self._keys)
+                order = np.argsort(keys, kind="stable")
+                self._index = keys[order], order
+            keys, numbers = self._index
+            wanted = self._key(blocks, strings)
+            places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            known = keys[places] == wanted
+            if known.all():
+                tensors = self._tensors
+                return [tensors[number] for number in numbers[places].tolist()]
+            if not known.any():  # this file writes a name wherever it is used, so do not look again
+                self._names_are_shared = False
+        names = self.buffer.strings(strings)
+        table = self.tables[blocks[0]]
+        if blocks[0] == blocks[-1]:
+            with suppress(KeyError):
+                return [table[name] for name in names]
+        return [_declared(self.tables[block], name) for block, name in zip(blocks.tolist(), names, strict=True)]
 
 
-def _lookup(tensors: dict[str, Tensor], name: str) -> Tensor:
-    tensor = tensors.get(name)
-    if tensor is None:  # a fault the verifier reports; kept so that it can say where
-        tensor = tensors[name] = Tensor(name, DType.UNKNOWN, None, table="undeclared")
+def _declared(table: dict[str, Tensor], name: str) -> Tensor:
+    tensor = table.get(name)
+    if tensor is None:
+        tensor = table[name] = Tensor(name, DType.UNKNOWN, None, table="undeclared")
     return tensor
 
 
-def _tensor(table: Table, data: memoryview) -> Tensor:
-    _refuse_unknown(table)
-    name = table.string("name") or ""
-    number = table.scalar("type")
-    if number not in _DTYPES:
-        raise InvalidModel(f'tensor "{name}" has dtype number {number}, which this tosakit does not know')
-    content = _content(table, data, "data", "offset", "size", name)
-    return Tensor(name, _DTYPES[number], table.ints("shape"), content, extras=_extras(table, data, name))
+def _runs(owners: Ints) -> Iterator[tuple[int, slice]]:
+    """Stretches of equal (ascending) owners."""
+    cuts = (np.flatnonzero(np.diff(owners)) + 1).tolist()
+    for start, stop in pairwise([0, *cuts, len(owners)]):
+        yield int(owners[start]), slice(start, stop)
 
 
-def _content(table: Table, data: memoryview, inline: str, offset: str, size: str, name: str) -> Data | None:
-    """Constant bytes, inline or behind the flatbuffer (an offset above 1 counts)."""
-    start = table.scalar(offset)
-    if start <= 1:
-        return table.bytes(inline)
-    length = table.scalar(size)
-    if start + length > len(data):
-        raise Corrupt(
-            f'tensor "{name}" has its data at bytes {start} to {start + length}, the file ends at {len(data)}'
-        )
-    return data[start : start + length]
+def _tensors(tables: Tables, names: list[str]) -> list[Tensor]:
+    dtypes = _members(_DTYPES, tables.scalars("type"), names, "dtype")
+    data = _content(tables, "data", "offset", "size", names)
+    return make_tensors(names, dtypes, tables.ints("shape"), data, _extras(tables, names), "tensors")
 
 
-def _extras(table: Table, data: memoryview, name: str) -> TensorExtras:
-    shape = table.scalar("block_shape")
-    scale_type = table.scalar("scale_type")
-    if shape not in _BLOCK_SHAPES or scale_type not in _DTYPES:
+def _shapes(tables: Tables, names: list[str]) -> list[Tensor]:
+    ranks = [(rank,) for rank in tables.scalars("rank").tolist()]
+    return make_tensors(names, repeat(DType.SHAPE), ranks, tables.contents("data"), repeat(PLAIN), "shapes")
+
+
+def _members(members: dict[int, E], numbers: Ints, names: list[str], what: str) -> list[E]:
+    """Members of an enumeration by number. Raises InvalidModel, with the tensor's name, for an unknown number."""
+    try:
+        return [members[number] for number in numbers.tolist()]
+    except KeyError:
+        row = next(row for row, number in enumerate(numbers.tolist()) if number not in members)
         raise InvalidModel(
-            f'tensor "{name}" has block_shape {shape}, scale_type {scale_type}, not known to this tosakit'
-        )
-    extras = TensorExtras(
-        bool(table.scalar("variable")),
-        table.string("variable_name"),
-        bool(table.scalar("is_unranked")),
-        _DTYPES[scale_type],
-        _content(table, data, "scale_data", "scale_offset", "scale_size", name),
-        _BLOCK_SHAPES[shape],
+            f'tensor "{names[row]}" has {what} number {numbers[row]}, which this tosakit does not know'
+        ) from None
+
+
+def _content(tables: Tables, inline: str, offset: str, size: str, names: list[str]) -> list[Data | None]:
+    """Constant bytes, inline or behind the flatbuffer (an offset above 1 counts)."""
+    starts, lengths = tables.vectors(inline, 1)
+    offsets = tables.scalars(offset)
+    outside = (offsets > 1) | (offsets < 0)  # 2**63 and more come out negative
+    if outside.any():
+        sizes, end = tables.scalars(size), tables.buffer.size
+        bad = outside & ((offsets < 0) | (sizes < 0) | (offsets > end - sizes))
+        if bad.any():
+            row = int(np.argmax(bad))
+            start, length = (int(column[row]) % (1 << 64) for column in (offsets, sizes))
+            raise Corrupt(
+                f'tensor "{names[row]}" has its data at bytes {start} to {start + length}, the file ends at {end}'
+            )
+        starts, lengths = np.where(outside, offsets, starts), np.where(outside, sizes, lengths)
+    return tables.buffer.contents(starts, lengths)
+
+
+_COMMON_EXTRAS = [
+    PLAIN,
+    TensorExtras(variable_name=""),
+    TensorExtras(scale_data=b""),
+    TensorExtras(variable_name="", scale_data=b""),
+]
+
+
+def _extras(tables: Tables, names: list[str]) -> list[TensorExtras]:
+    """The rare fields. Some writers give every tensor an empty variable name and empty scales; these share objects."""
+    (name_starts, name_lengths), (scale_starts, scale_lengths) = (
+        tables.vectors(field, 1) for field in ("variable_name", "scale_data")
     )
-    return PLAIN if extras == PLAIN else extras
+    rare = (name_lengths > 0) | (scale_lengths > 0)
+    for field in ("variable", "is_unranked", "scale_type", "block_shape", "scale_offset"):
+        rare |= tables.scalars(field) != 0
+    common = (name_starts > 0) + 2 * (scale_starts > 0)
+    found = [_COMMON_EXTRAS[number] for number in common.tolist()]
+    if rare.any():
+        chosen, called = tables.select(rare), list(compress(names, rare))
+        extras = map(
+            TensorExtras,
+            (chosen.scalars("variable") != 0).tolist(),
+            chosen.strings("variable_name"),
+            (chosen.scalars("is_unranked") != 0).tolist(),
+            _members(_DTYPES, chosen.scalars("scale_type"), called, "scale_type"),
+            _content(chosen, "scale_data", "scale_offset", "scale_size", called),
+            _members(_BLOCK_SHAPES, chosen.scalars("block_shape"), called, "block_shape"),
+        )
+        for row, entry in zip(np.flatnonzero(rare).tolist(), extras, strict=True):
+            found[row] = entry
+    return found
 
 
-def _operator(table: Table, tensors: dict[str, Tensor], graph: Graph) -> AnyOp:
-    _refuse_unknown(table)
-    attrs = _attributes(table)
-    inputs = [_lookup(tensors, name) for name in table.strings("inputs")]
-    outputs = [_lookup(tensors, name) for name in table.strings("outputs")]
-    for index, tensor in enumerate(outputs):
-        if tensor.producer is not None or tensor in outputs[:index]:
-            raise InvalidModel(f'block "{graph.name}": tensor "{tensor.name}" is the result of two operators')
-    location = table.table("location")
-    return Op(attrs, inputs, outputs, location=None if location is None else location.string("text") or "")
+def _locations(tables: Tables) -> list[str | None]:
+    present, locations = tables.tables("location")
+    return spread(present, lambda _: [text or "" for text in locations.strings("text")])
 
 
-def _attributes(table: Table) -> Attributes:
-    number = table.scalar("op")
-    union_type, position = table.union("attribute")
-    cls = ops.BY_NUMBER.get(union_type)
-    known: Attributes | None = None
-    if cls is not None and position:
-        attribute = Table(table.buffer, f"{cls.__name__}Attribute", position)
-        if not attribute.has_unknown_fields:
-            known = _decode_attributes(cls, attribute)
-    if known is not None and number == union_type:
-        return known
-    if known is not None:
-        return Foreign(number, union_type, known)
-    return Foreign(number, union_type, None, position, table.buffer.data) if position else Foreign(number, union_type)
+class _Memo(dict[tuple[Any, ...], Attributes]):
+    """Instances of one operator class by the field values as the file has them."""
+
+    def __init__(self, cls: type[Attributes]) -> None:
+        self._cls = cls
+        self._enums = [
+            {int(member): member for member in f.type}
+            if isinstance(f.type, type) and issubclass(f.type, IntEnum)
+            else {}
+            for f in fields(cls)
+        ]
+
+    def __missing__(self, key: tuple[Any, ...]) -> Attributes:
+        # an unknown enumeration number stays a number; the verifier reports it
+        values = [enum.get(value, value) for enum, value in zip(self._enums, key, strict=True)]
+        made = self[key] = self._cls(*values)
+        return made
 
 
-def _enum_members(cls: type[Attributes]) -> dict[str, dict[int, IntEnum]]:
-    """Fields of an operator class that hold an enumeration, with its members by number."""
-    return {
-        f.name: {int(member): member for member in f.type}
-        for f in fields(cls)
-        if isinstance(f.type, type) and issubclass(f.type, IntEnum)
-    }
+class _AttributeReader:
+    """Reads the attributes of operators; equal ones become one object."""
 
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self._memos: dict[type[Attributes], _Memo] = {}
 
-_ENUMS = {cls: _enum_members(cls) for cls in ops.OPERATORS}
+    def read(self, operators: Tables) -> list[Attributes]:
+        """The attributes of each operator; those that do not fit its number, or this schema, as Foreign."""
+        numbers = operators.scalars("op")
+        types, positions = operators.union("attribute")
+        found = np.empty(len(operators), object)
+        known = np.zeros(len(operators), np.bool_)
+        for union_type in np.flatnonzero(np.bincount(types)).tolist():
+            cls = ops.BY_NUMBER.get(union_type)
+            rows = np.flatnonzero((types == union_type) & (positions > 0))
+            if cls is not None and len(rows):
+                tables = Tables(self.buffer, f"{cls.__name__}Attribute", positions[rows], allow_unknown=True)
+                found[rows] = self._decode(cls, tables)
+                known[rows] = ~tables.unknown
+        for row in np.flatnonzero(~known | (numbers != types)).tolist():
+            number, union_type = int(numbers[row]), int(types[row])
+            if known[row]:
+                found[row] = Foreign(number, union_type, found[row])
+            elif positions[row]:
+                found[row] = Foreign(number, union_type, None, int(positions[row]), self.buffer.data)
+            else:
+                found[row] = Foreign(number, union_type)
+        return list(found)
 
-
-def _decode_attributes(cls: type[Attributes], table: Table) -> Attributes:
-    enums = _ENUMS[cls]
-    values: list[Any] = []
-    for field in TABLES[table.kind]:
-        value = table.value(field)
-        if field.name in enums:
-            value = enums[field.name].get(value, value)  # an unknown number stays a number; the verifier reports it
-        values.append(value)
-    return cls(*values)
+    def _decode(self, cls: type[Attributes], tables: Tables) -> Any:
+        memo = self._memos.get(cls)
+        if memo is None:
+            memo = self._memos[cls] = _Memo(cls)
+        columns = [tables.values(field) for field in TABLES[tables.kind]]
+        if not columns:
+            return memo[()]
+        return np.fromiter(map(memo.__getitem__, zip(*columns, strict=True)), object, len(tables))

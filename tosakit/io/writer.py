@@ -1,304 +1,425 @@
-"""Write a :class:`~tosakit.ir.program.Program` as a ``.tosa`` flatbuffer, deterministically and never half."""
+"""Write a :class:`~tosakit.ir.program.Program` as a ``.tosa`` flatbuffer, deterministically and never half.
+
+The program is taken apart into columns (:mod:`tosakit.ir.bulk`), whose distinct strings, integer vectors, attributes
+and constants are numbered; then :mod:`tosakit.io.assembler` lays everything out, from the leaves up. Invariants:
+
+- Each distinct string, vector of integers, attribute table, location and short constant is written once.
+- Long constants are never copied in memory: their views of the input file go to the output file as they are.
+- What a file left out and what it gave as empty stay apart; scalars equal to the schema's default are left out.
+- The same program gives the same bytes.
+"""
 
 import os
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Final, Generic, TypeVar
 
-import flatbuffers
+import numpy as np
 
-from tosakit.errors import InvalidArgument, InvalidModel
-from tosakit.io.flatbuffer import LAYOUTS, SLOT_COUNTS
+from tosakit._gc import collector_paused
+from tosakit.errors import InvalidModel
+from tosakit.io.assembler import Assembler, Ints
+from tosakit.io.files import MappedFile, check_unchanged, replace_file
+from tosakit.io.flatbuffer import SHORT
 from tosakit.io.schema import TABLES
-from tosakit.ir.graph import AnyOp, Data, Graph, Tensor
+from tosakit.ir.bulk import op_columns, tensor_columns
+from tosakit.ir.graph import PLAIN, Data, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program, SoftwareVersion
 
-INLINE_LIMIT = 1 << 30
+T = TypeVar("T")
+
+INLINE_LIMIT: Final = 1 << 30
 """Constants of more bytes than this in all are written behind the flatbuffer, whose own limit is 2 GiB."""
 
-ALIGNMENT = 64
-"""Alignment of constants written behind the flatbuffer."""
-
-_PREPEND = {
-    "bool": "PrependBoolSlot",
-    "i32": "PrependInt32Slot",
-    "u32": "PrependUint32Slot",
-    "u64": "PrependUint64Slot",
-}
+ALIGNMENT: Final = 64
+"""Alignment of constants written behind the flatbuffer; those of no more bytes than this stay inside."""
 
 
+@collector_paused()
 def dumps(program: Program) -> bytes:
     """The program as the bytes of a ``.tosa`` file with all constants inline.
 
     Raises InvalidModel where its constants exceed the 2 GiB that a flatbuffer can hold (use :func:`save`).
     """
-    size = _constant_bytes(program)
+    writer = _Writer(program)
+    size = writer.constants.size
     if size > INLINE_LIMIT:
         raise InvalidModel(f"constants take {size} bytes, more than the {INLINE_LIMIT} that are written inline")
-    return bytes(_Writer(program, external=None).finish())
+    return b"".join(writer.parts())
 
 
+@collector_paused()
 def save(program: Program, path: str | os.PathLike[str]) -> None:
     """Write the program to ``path``: to a temporary file beside it first, which then takes its name.
 
     Constants stand inline while they take less than 1 GiB in all, else behind the flatbuffer by offset and size. The
     same program gives the same bytes. Raises InvalidArgument where the place cannot be written.
     """
-    target = Path(os.path.realpath(path))  # a link stays a link
-    try:
-        if target.is_dir():
-            raise InvalidArgument(f"cannot write {target}: it is a directory")
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent or ".")
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {target}: {error.strerror or error}") from None
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            _write(program, file)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~umask)
-        temporary.replace(target)
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {target}: {error.strerror or error}; nothing was changed") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(Path(path), _parts(program, INLINE_LIMIT))
 
 
-def _constant_bytes(program: Program) -> int:
-    return sum(len(t.stored or b"") for block in program.blocks for t in block.tensors)
+def _parts(program: Program, inline_limit: int) -> list[memoryview]:
+    """The file, with long constants behind the flatbuffer where they have more bytes in all than the limit."""
+    writer = _Writer(program)
+    if writer.constants.size <= inline_limit:
+        return writer.parts()
+    # offsets above 0 are numbers of fixed width, so the flatbuffer's size does not depend on them: lay it out twice
+    end = sum(map(len, writer.parts(end=ALIGNMENT)))
+    parts = writer.parts(end)
+    if sum(map(len, parts)) != end:
+        raise RuntimeError("the flatbuffer's size changed between two layouts; please report this fault of tosakit")
+    return [*parts, *writer.constants.behind(end)]
 
 
-def _write(program: Program, file: IO[bytes]) -> None:
-    if _constant_bytes(program) <= INLINE_LIMIT:
-        file.write(_Writer(program, external=None).finish())
-        return
-    # Offsets are 64-bit scalars, so the flatbuffer's size does not depend on their values: lay out twice.
-    blobs = list(dict.fromkeys(t for block in program.blocks for t in block.tensors if _goes_outside(t)))
-    start = len(_Writer(program, external=_places(blobs, 1 << 40)).finish())
-    places = _places(blobs, start)
-    buffer = _Writer(program, external=places).finish()
-    if len(buffer) != start:
-        raise InvalidModel(
-            "the size of the flatbuffer changed between two layouts; please report this fault of tosakit"
-        )
-    file.write(buffer)
-    for tensor in blobs:
-        file.seek(places[tensor][0])
-        file.write(tensor.stored or b"")
+class _Pool(Generic[T]):
+    """Distinct values, numbered in the order they came; None has the number -1 and the depth 0: absent."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[T | None, int] = {None: -1}
+        self._depths = np.zeros(1, np.int64)
+
+    def add(self, values: Sequence[T | None]) -> Ints:
+        """The number of each value."""
+        known = self._numbers
+        new = [value for value in dict.fromkeys(values) if value not in known]
+        first = len(known) - 1
+        known.update(zip(new, count(first)))
+        if len(new) == len(values):
+            return np.arange(first, first + len(new))
+        return np.fromiter([known[value] for value in values], np.int64, len(values))
+
+    @property
+    def values(self) -> list[T]:
+        """The distinct values by number."""
+        return [value for value in self._numbers if value is not None]
+
+    def place(self, depths: Ints) -> None:
+        """Say where the values are laid out."""
+        self._depths = np.append(depths, 0)
+
+    def at(self, numbers: Ints) -> Ints:
+        """Depths of the values with these numbers."""
+        return self._depths[numbers]
+
+    def depth(self, value: T | None) -> int:
+        """Depth of one value."""
+        return int(self._depths[self._numbers[value]])
 
 
-def _goes_outside(tensor: Tensor) -> bool:
-    return tensor.stored is not None and len(tensor.stored) > ALIGNMENT and tensor.table == "tensors"
+class _Distinct(Generic[T]):
+    """The distinct objects of a list, and for each entry which one it is."""
+
+    def __init__(self, entries: Sequence[T]) -> None:
+        identities = list(map(id, entries))
+        distinct = dict(zip(identities, entries, strict=True))
+        numbers = dict(zip(distinct, count()))
+        self.objects = list(distinct.values())
+        self.rows = np.fromiter([numbers[identity] for identity in identities], np.int64, len(entries))
+
+    def column(self, values: Iterable[int]) -> Ints:
+        """A number per entry, from a number per distinct object."""
+        return np.fromiter(values, np.int64, len(self.objects))[self.rows]
 
 
-def _places(tensors: Iterable[Tensor], start: int) -> dict[Tensor, tuple[int, int]]:
-    places: dict[Tensor, tuple[int, int]] = {}
-    for tensor in tensors:
-        start = -(-start // ALIGNMENT) * ALIGNMENT
-        places[tensor] = (start, len(tensor.stored or b""))
-        start += len(tensor.stored or b"")
-    return places
+class _Constants:
+    """Contents of byte vectors, numbered; equal short ones are one. None has the number -1."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._contents: list[Data] = []
+        self._short: dict[bytes, int] = {}
+        self._mapped: dict[int, MappedFile] = {}
+        self._depths = self._offsets = self._sizes = np.zeros(1, np.int64)
+
+    def add(self, values: Sequence[Data | None]) -> Ints:
+        """The number of each content."""
+        distinct = _Distinct(values)
+        return distinct.column(map(self._number, distinct.objects))
+
+    def _number(self, content: Data | None) -> int:
+        if content is None:
+            return -1
+        number = len(self._contents)
+        if len(content) <= SHORT:
+            number = self._short.setdefault(bytes(content), number)
+        elif isinstance(content, memoryview) and isinstance(content.obj, MappedFile):
+            self._mapped[id(content.obj)] = content.obj
+        if number == len(self._contents):
+            self._contents.append(content)
+            self.size += len(content)
+        return number
+
+    def place(self, assembler: Assembler, end: int | None = None) -> None:
+        """Lay the contents out; where the flatbuffer's ``end`` is given, only the short ones: the others follow it."""
+        for mapped in self._mapped.values():
+            check_unchanged(mapped)
+        sizes = np.array([*map(len, self._contents), 0], np.int64)
+        if end is None:
+            self._sizes = np.zeros_like(sizes)
+        else:
+            self._sizes = np.where(sizes > ALIGNMENT, sizes, 0)
+        inline = self._sizes == 0
+        self._depths = np.zeros_like(sizes)
+        self._depths[:-1][inline[:-1]] = assembler.blobs(compress(self._contents, inline))
+        room = _aligned(self._sizes)
+        self._offsets = np.where(inline, 0, _aligned(end or 0) + np.cumsum(room) - room)
+
+    def behind(self, end: int) -> Iterator[memoryview]:
+        """What follows the flatbuffer, from its ``end`` on."""
+        yield memoryview(bytes(_aligned(end) - end))
+        for content in compress(self._contents, self._sizes):
+            yield memoryview(content)
+            yield memoryview(bytes(_aligned(len(content)) - len(content)))
+
+    def columns(self, numbers: Ints) -> tuple[Ints, Ints, Ints]:
+        """Depths, offsets and sizes of the contents with these numbers; depth or offset is 0."""
+        return self._depths[numbers], self._offsets[numbers], self._sizes[numbers]
+
+    def at(self, numbers: Ints) -> Ints:
+        """Depths of the contents with these numbers."""
+        return self._depths[numbers]
+
+
+def _aligned(size: Any) -> Any:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+Column = tuple["_Pool[Any] | _Constants | None", Ints]
+"""Numbers of pooled values, or plain numbers."""
 
 
 class _Writer:
-    """Builds one flatbuffer back to front, as the format demands; strings and equal attributes are written once."""
+    """One program, taken apart; :meth:`parts` lays it out."""
 
-    def __init__(self, program: Program, external: dict[Tensor, tuple[int, int]] | None) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.external = external or {}
-        self.builder = flatbuffers.Builder(1 << 16)
-        self._strings: dict[str, int] = {}
-        self._ints: dict[tuple[int, ...], int] = {}
-        self._attributes: dict[Attributes, int] = {}
-        self._sources: dict[int, int] = {}
+        self.constants = _Constants()
+        self.bytes = _Constants()  # byte vectors that must be inline
+        self.strings: _Pool[str] = _Pool()
+        self.ints: _Pool[tuple[int, ...]] = _Pool()
+        self.attributes: _Pool[Attributes] = _Pool()
+        self.locations: _Pool[str] = _Pool()
+        self.blocks = list(program.blocks)
+        self.name_numbers: dict[Tensor, int] = {}
+        self.tensors = self._take_tensors()
+        self.shapes = self._take_shapes()
+        undeclared = tensor_columns(self.blocks, "undeclared")
+        self._name(undeclared.tensors, undeclared.names)
+        self._take_operators()
+        self.attribute_tables = self._take_attributes()
+        self.location_texts = self.strings.add(self.locations.values)
+        self.block_names = self.strings.add([block.graph["name"] for block in self.blocks])
+        self.region_names = self.strings.add([region.name for region in program.regions])
+        compatibility = program.compatibility
+        reader = compatibility.min_reader_version if compatibility is not None else None
+        for version in (program.software_version, reader):
+            self.strings.add([version.modifier if version is not None else None])
 
-    def finish(self) -> bytearray:
-        """Write everything and return the finished bytes."""
-        program = self.program
-        self._embed_sources()
-        regions = []
-        for region in program.regions:
-            blocks = [self._block(block) for block in region.blocks]
-            regions.append(self._table("TosaRegion", name=self._string(region.name), blocks=self._offsets(blocks)))
-        version = self._table(
-            "Version",
-            _major=program.version.major,
-            _minor=program.version.minor,
-            _patch=program.version.patch,
-            _draft=int(program.version.draft),
+    def _take_tensors(self) -> dict[str, Column]:
+        """Columns of the TosaTensor tables, other than the places of constants."""
+        counts, tensors, names, dtypes, shapes, data, extras = tensor_columns(self.blocks, "tensors")
+        self.tensor_counts = np.array(counts, np.int64)
+        name_numbers = self._name(tensors, names)
+        self.data = self.constants.add(data)
+        columns: dict[str, Column] = {
+            "name": (self.strings, name_numbers),
+            "type": (None, np.fromiter(dtypes, np.int64, len(dtypes))),
+            "shape": (self.ints, self.ints.add(shapes)),
+        }
+        distinct = _Distinct(extras)
+        self.scales = self.constants.add([e.scale_data for e in distinct.objects])[distinct.rows]
+        if distinct.objects != [PLAIN]:
+            variable_names = self.strings.add([e.variable_name for e in distinct.objects])[distinct.rows]
+            columns["variable_name"] = self.strings, variable_names
+            for name in ("variable", "is_unranked", "scale_type", "block_shape"):
+                columns[name] = None, distinct.column(int(getattr(e, name)) for e in distinct.objects)
+        return columns
+
+    def _take_shapes(self) -> dict[str, Column]:
+        """Columns of the TosaShape tables."""
+        counts, tensors, names, _, shapes, data, _ = tensor_columns(self.blocks, "shapes")
+        self.shape_counts = np.array(counts, np.int64)
+        return {
+            "name": (self.strings, self._name(tensors, names)),
+            "rank": (None, np.array([shape[0] if shape else 0 for shape in shapes], np.int64)),
+            "data": (self.bytes, self.bytes.add(data)),
+        }
+
+    def _name(self, tensors: list[Tensor], names: list[str]) -> Ints:
+        """Numbers of the tensors' names, remembered for the operators that use them."""
+        numbers = self.strings.add(names)
+        self.name_numbers.update(zip(tensors, numbers.tolist(), strict=True))
+        return numbers
+
+    def _take_operators(self) -> None:
+        blocks = self.blocks
+        self.op_counts = _lengths([block.ops for block in blocks])
+        attrs, inputs, outputs, locations = op_columns(list(chain.from_iterable(block.ops for block in blocks)))
+        vectors = [*inputs, *outputs, *(block.inputs for block in blocks), *(block.outputs for block in blocks)]
+        self.vector_counts = _lengths(vectors)
+        numbers = self.name_numbers
+        self.vector_names = np.fromiter(
+            [numbers[tensor] for tensor in chain.from_iterable(vectors)], np.int64, int(self.vector_counts.sum())
         )
-        compatibility = None
+        self.op_locations = self.locations.add(locations)
+        self.op_attrs = _Distinct(attrs)
+        self.op_tables = self.attributes.add(
+            [attrs.attributes if isinstance(attrs, Foreign) else attrs for attrs in self.op_attrs.objects]
+        )
+
+    def _take_attributes(self) -> list[tuple[str, Ints, dict[str, Column]]]:
+        """Kind, numbers and columns of the attribute tables, class by class."""
+        by_class: dict[type[Attributes], list[tuple[int, Attributes]]] = {}
+        for number, attrs in enumerate(self.attributes.values):
+            by_class.setdefault(type(attrs), []).append((number, attrs))
+        tables = []
+        for cls, members in by_class.items():
+            kind = f"{cls.__name__}Attribute"
+            columns = {
+                field.name: self._column(field.kind, [getattr(attrs, field.name) for _, attrs in members])
+                for field in TABLES[kind]
+            }
+            tables.append((kind, np.array([number for number, _ in members], np.int64), columns))
+        return tables
+
+    def _column(self, kind: str, values: list[Any]) -> Column:
+        if kind == "ints":
+            return self.ints, self.ints.add(values)
+        if kind == "string":
+            return self.strings, self.strings.add(values)
+        if kind == "bytes":
+            return self.bytes, self.bytes.add(values)
+        try:
+            return None, np.fromiter(values, np.int64, len(values))
+        except OverflowError:
+            raise InvalidModel("an attribute of an operator does not fit into 32 bits") from None
+
+    def parts(self, end: int | None = None) -> list[memoryview]:
+        """The flatbuffer. With ``end``, which must be its size, long constants stand behind it."""
+        assembler = Assembler()
+        sources = self._embed_sources(assembler)
+        self.bytes.place(assembler)
+        self.constants.place(assembler, end)
+        self.strings.place(assembler.strings(self.strings.values))
+        self.ints.place(assembler.int_vectors(self.ints.values))
+        self._place_attributes(assembler)
+        texts = self.strings.at(self.location_texts)
+        self.locations.place(assembler.tables("OpLocation", len(texts), {"text": texts}))
+        vectors = assembler.offset_vectors(self.vector_counts, self.strings.at(self.vector_names))
+        count, blocks = len(self.op_locations), len(self.blocks)
+        inputs, outputs, block_inputs, block_outputs = np.split(vectors, (count, 2 * count, 2 * count + blocks))
+        operators = assembler.tables(
+            "TosaOperator",
+            count,
+            {
+                **self._attribute_columns(sources),
+                "inputs": inputs,
+                "outputs": outputs,
+                "location": self.locations.at(self.op_locations),
+            },
+        )
+        data, offset, size = self.constants.columns(self.data)
+        scale_data, scale_offset, scale_size = self.constants.columns(self.scales)
+        tensors = assembler.tables(
+            "TosaTensor",
+            len(self.data),
+            {
+                **_columns(self.tensors),
+                "data": data,
+                "offset": offset,
+                "size": size,
+                "scale_data": scale_data,
+                "scale_offset": scale_offset,
+                "scale_size": scale_size,
+            },
+        )
+        shapes = assembler.tables("TosaShape", int(self.shape_counts.sum()), _columns(self.shapes))
+        tables = assembler.tables(
+            "TosaBasicBlock",
+            blocks,
+            {
+                "name": self.strings.at(self.block_names),
+                "operators": assembler.offset_vectors(self.op_counts, operators),
+                "tensors": assembler.offset_vectors(self.tensor_counts, tensors),
+                "inputs": block_inputs,
+                "outputs": block_outputs,
+                "shapes": assembler.offset_vectors(self.shape_counts, shapes),
+            },
+        )
+        return assembler.finish(self._root(assembler, tables), b"TOSA")
+
+    def _embed_sources(self, assembler: Assembler) -> dict[int, int]:
+        """Lay out, whole, the files that hold tables we cannot read: offsets inside them stay right."""
+        sources: dict[int, int] = {}
+        for attrs in self.op_attrs.objects:
+            if isinstance(attrs, Foreign) and attrs.table and id(attrs.source.obj) not in sources:
+                sources[id(attrs.source.obj)] = assembler.embed(attrs.source)
+        return sources
+
+    def _place_attributes(self, assembler: Assembler) -> None:
+        depths = np.zeros(len(self.attributes.values), np.int64)
+        for kind, numbers, columns in self.attribute_tables:
+            depths[numbers] = assembler.tables(kind, len(numbers), _columns(columns))
+        self.attributes.place(depths)
+
+    def _attribute_columns(self, sources: dict[int, int]) -> dict[str, Any]:
+        """Numbers and attribute unions of all operators."""
+        numbers, types, depths = [], [], self.attributes.at(self.op_tables).tolist()
+        for row, attrs in enumerate(self.op_attrs.objects):
+            if isinstance(attrs, Foreign):
+                numbers.append(attrs.number)
+                types.append(attrs.attribute_type)
+                if attrs.table:
+                    depths[row] = sources[id(attrs.source.obj)] - attrs.table
+            else:
+                numbers.append(attrs.NUMBER)
+                types.append(attrs.NUMBER)
+        column = self.op_attrs.column
+        return {"op": column(numbers), "attribute": (column(types), column(depths))}
+
+    def _root(self, assembler: Assembler, blocks: Ints) -> int:
+        program = self.program
+        counts = _lengths([region.blocks for region in program.regions])
+        regions = assembler.tables(
+            "TosaRegion",
+            len(counts),
+            {"name": self.strings.at(self.region_names), "blocks": assembler.offset_vectors(counts, blocks)},
+        )
+        compatibility = 0
         if program.compatibility is not None:
-            compatibility = self._table(
+            compatibility = assembler.table(
                 "SerializationCompatibility",
-                min_reader_version=self._software_version(program.compatibility.min_reader_version),
+                min_reader_version=self._software_version(assembler, program.compatibility.min_reader_version),
                 features=program.compatibility.features,
             )
-        root = self._table(
+        version = program.version
+        return assembler.table(
             "TosaGraph",
-            version=version,
-            regions=self._offsets(regions),
-            software_version=self._software_version(program.software_version),
+            version=assembler.table(
+                "Version", _major=version.major, _minor=version.minor, _patch=version.patch, _draft=int(version.draft)
+            ),
+            regions=int(assembler.offset_vectors(np.array([len(regions)]), regions)[0]),
+            software_version=self._software_version(assembler, program.software_version),
             compatibility=compatibility,
         )
-        self.builder.Finish(root, b"TOSA")
-        output: bytearray = self.builder.Output()
-        return output
 
-    def _embed_sources(self) -> None:
-        """Put files that hold tables we cannot read behind everything else, whole: offsets inside them stay right."""
-        for block in self.program.blocks:
-            for op in block.ops:
-                attrs = op.attrs
-                if isinstance(attrs, Foreign) and attrs.table and id(attrs.source.obj) not in self._sources:
-                    self._vector(attrs.source, 1, 16)
-                    self._sources[id(attrs.source.obj)] = self.builder.Offset() - 4
-
-    def _table(self, kind: str, **values: int | tuple[int, int] | None) -> int:
-        """Write a table from scalars and the offsets of what it refers to; absent and default values take no room."""
-        builder = self.builder
-        builder.StartObject(SLOT_COUNTS[kind])
-        for name, value in values.items():
-            slot, field = LAYOUTS[kind][name]
-            if field.kind in _PREPEND:
-                getattr(builder, _PREPEND[field.kind])(slot, value, field.default)
-            elif field.kind == "union" and isinstance(value, tuple):
-                builder.PrependUint8Slot(slot - 1, value[0], 0)
-                builder.PrependUOffsetTRelativeSlot(slot, value[1], 0)
-            elif value is not None:
-                builder.PrependUOffsetTRelativeSlot(slot, value, 0)
-        return int(builder.EndObject())
-
-    def _string(self, text: str | None) -> int | None:
-        if text is None:
-            return None
-        offset = self._strings.get(text)
-        if offset is None:
-            offset = self._strings[text] = self.builder.CreateString(text)
-        return offset
-
-    def _vector(self, data: Data, element_size: int, alignment: int) -> int:
-        builder = self.builder
-        count = len(data)
-        builder.StartVector(element_size, count, alignment)
-        builder.head -= count
-        builder.Bytes[builder.head : builder.head + count] = data
-        return int(builder.EndVector())
-
-    def _bytes(self, data: Data | None) -> int | None:
-        return None if data is None else self._vector(data, 1, 8)
-
-    def _int_vector(self, values: tuple[int, ...] | None) -> int | None:
-        if values is None:
-            return None
-        offset = self._ints.get(values)
-        if offset is None:
-            builder = self.builder
-            builder.StartVector(4, len(values), 4)
-            for value in reversed(values):
-                builder.PrependInt32(value)
-            offset = self._ints[values] = builder.EndVector()
-        return offset
-
-    def _offsets(self, offsets: Sequence[int]) -> int:
-        builder = self.builder
-        builder.StartVector(4, len(offsets), 4)
-        for offset in reversed(offsets):
-            builder.PrependUOffsetTRelative(offset)
-        return int(builder.EndVector())
-
-    def _names(self, tensors: Sequence[Tensor]) -> int:
-        return self._offsets([self._string(tensor.name) or 0 for tensor in tensors])
-
-    def _software_version(self, version: SoftwareVersion | None) -> int | None:
+    def _software_version(self, assembler: Assembler, version: SoftwareVersion | None) -> int:
         if version is None:
-            return None
-        return self._table(
+            return 0
+        return assembler.table(
             "SoftwareVersion",
             _major=version.major,
             _minor=version.minor,
             _micro=version.micro,
-            _modifier=self._string(version.modifier),
+            _modifier=self.strings.depth(version.modifier),
         )
 
-    def _block(self, block: Graph) -> int:
-        operators = [self._operator(op) for op in block.ops]
-        tensors = [self._tensor(t) for t in block.tensors if t.table == "tensors"]
-        shapes = [
-            self._table("TosaShape", name=self._string(t.name), rank=t.shape[0], data=self._bytes(t.stored))
-            for t in block.tensors
-            if t.table == "shapes"
-        ]
-        return self._table(
-            "TosaBasicBlock",
-            name=self._string(block.graph["name"]),
-            operators=self._offsets(operators),
-            tensors=self._offsets(tensors),
-            inputs=self._names(block.inputs),
-            outputs=self._names(block.outputs),
-            shapes=self._offsets(shapes),
-        )
 
-    def _tensor(self, tensor: Tensor) -> int:
-        extras = tensor.extras
-        place, size = self.external.get(tensor, (0, 0))
-        return self._table(
-            "TosaTensor",
-            name=self._string(tensor.name),
-            shape=self._int_vector(tensor.shape if tensor.has_shape else None),
-            type=int(tensor.dtype),
-            data=self._bytes(None if place else tensor.stored),
-            variable=int(extras.variable),
-            is_unranked=int(extras.is_unranked),
-            variable_name=self._string(extras.variable_name),
-            offset=place,
-            size=size,
-            scale_type=int(extras.scale_type),
-            scale_data=self._bytes(extras.scale_data),
-            block_shape=int(extras.block_shape),
-        )
+def _lengths(lists: Sequence[Sequence[Any]]) -> Ints:
+    return np.fromiter(map(len, lists), np.int64, len(lists))
 
-    def _operator(self, op: AnyOp) -> int:
-        attrs = op.attrs
-        if isinstance(attrs, Foreign):
-            number, union = attrs.number, (attrs.attribute_type, self._foreign_table(attrs))
-        else:
-            number, union = attrs.NUMBER, (attrs.NUMBER, self._attribute_table(attrs))
-        location = None
-        if op.location is not None:
-            location = self._table("OpLocation", text=self._string(op.location))
-        return self._table(
-            "TosaOperator",
-            op=number,
-            attribute=union,
-            inputs=self._names(op.inputs),
-            outputs=self._names(op.outputs),
-            location=location,
-        )
 
-    def _foreign_table(self, attrs: Foreign) -> int:
-        if attrs.attributes is not None:
-            return self._attribute_table(attrs.attributes)
-        return self._sources[id(attrs.source.obj)] - attrs.table if attrs.table else 0
-
-    def _attribute_table(self, attrs: Attributes) -> int:
-        offset = self._attributes.get(attrs)
-        if offset is None:
-            kind = f"{type(attrs).__name__}Attribute"
-            values: dict[str, Any] = {}
-            for field in TABLES[kind]:
-                value = getattr(attrs, field.name)
-                if field.kind == "ints":
-                    value = self._int_vector(value)
-                elif field.kind == "bytes":
-                    value = self._bytes(value)
-                elif field.kind == "string":
-                    value = self._string(value)
-                values[field.name] = value
-            offset = self._attributes[attrs] = self._table(kind, **values)
-        return offset
+def _columns(columns: dict[str, Column]) -> dict[str, Ints]:
+    return {name: numbers if pool is None else pool.at(numbers) for name, (pool, numbers) in columns.items()}

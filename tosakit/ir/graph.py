@@ -13,7 +13,7 @@ output" is nothing but "is used by exit".
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast
 
 import networkx as nx
 
@@ -33,7 +33,9 @@ CYCLE_SHOWN = 12
 STATE_KEY = "state"
 """Key of the edges that keep operators with state (VARIABLE*, control flow, CUSTOM) in file order."""
 
-_STATEFUL = (ops.Variable, ops.VariableRead, ops.VariableWrite, ops.CondIf, ops.WhileLoop, ops.Custom, Foreign)
+_STATEFUL: Final[dict[type[Attributes], None]] = dict.fromkeys(
+    (ops.Variable, ops.VariableRead, ops.VariableWrite, ops.CondIf, ops.WhileLoop, ops.Custom, Foreign)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,6 @@ class Tensor:
         "_data",
         "_dtype",
         "_extras",
-        "_in_shape_table",
         "_name",
         "_producer",
         "_quantization",
@@ -283,10 +284,13 @@ class Op(Generic[A_co]):
     @property
     def is_stateful(self) -> bool:
         """True where the order among operators matters beyond data flow, or an effect outlives the graph."""
-        return isinstance(self._attrs, _STATEFUL) or any(
-            t._extras.variable
-            for t in self._inputs + self._outputs  # a converter writes IDENTITY on state cells
-        )
+        if type(self._attrs) in _STATEFUL:
+            return True
+        # a converter writes IDENTITY on state cells; a loop, because this is asked of every operator
+        for tensor in self._inputs + self._outputs:  # noqa: SIM110
+            if tensor._extras.variable:
+                return True
+        return False
 
     def __repr__(self) -> str:
         results = ", ".join(f"%{t._name}" for t in self._outputs)
