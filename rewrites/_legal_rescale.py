@@ -57,15 +57,12 @@ class Meaning:
             Fraction(m) / Fraction(2) ** s for m, s in zip(self.multiplier.tolist(), self.shift.tolist(), strict=True)
         ]
 
-    def relevant(self, unit: int) -> list[int]:
-        """The largest ``|v|`` of every channel whose error counts, if scales are per ``unit``.
-
-        Larger values saturate, and are off by no more than this one.
-        """
+    @property
+    def relevant(self) -> list[int]:
+        """The largest ``|v|`` of every channel whose error counts: larger ones saturate, and are off by no more."""
         scales, values = np.broadcast_arrays(np.array(self.scales), np.maximum(np.abs(self.low), np.abs(self.high)))
         limit = saturates_at(self.dtype, self.output_zp)
-        columns = zip(scales.tolist(), values.tolist(), strict=True)
-        return [min(value, math.ceil(limit / (scale * unit))) for scale, value in columns]
+        return [min(v, math.ceil(limit / scale)) for scale, v in zip(scales.tolist(), values.tolist(), strict=True)]
 
     def real_values(self, accumulator: Array) -> Array:
         """``v * m / 2^s + zero point`` of accumulator values, each the double nearest to the exact number."""
@@ -137,7 +134,7 @@ def one_step(meaning: Meaning) -> Form | Refusal:
     if reason is not None:
         return Refusal(f"the accumulator is not proved to keep the result in INT32: {reason}")
     scales = meaning.scales
-    bound = max(rescale_error_bound(scales, *pair, meaning.relevant(1)).tolist())
+    bound = max(rescale_error_bound(scales, *pair, meaning.relevant).tolist())
     off = max(
         abs(Fraction(m, 1 << s) / scale - 1)
         for m, s, scale in zip(pair[0].tolist(), pair[1].tolist(), scales, strict=True)
@@ -161,7 +158,7 @@ def two_steps(meaning: Meaning, target: str) -> Form | Refusal:
     double = meaning.rounding_mode == RoundingMode.DOUBLE_ROUND
     mode = RoundingMode.DOUBLE_ROUND if double else RoundingMode.SINGLE_ROUND
     scales = [scale * 2**j for scale in meaning.scales]
-    last = max(rescale_error_bound(scales, *pair, meaning.relevant(1 << j), rounding_mode=mode).tolist())
+    last = max(rescale_error_bound(scales, *pair, meaning.relevant, rounding_mode=mode).tolist())
     bound = Fraction(last) + (max(scales) / 2 if j else 0)
     because = f"accumulator rounded to multiples of 2^{j}, then one rounding" if j else "one rounding"
     return Form(j, *pair, mode, WithinLsb(_up(bound), because))
