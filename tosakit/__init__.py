@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tosakit.ir.types import QuantParams
     from tosakit.oracle.equivalence import check_equivalence
     from tosakit.rewriting import rewrite
+    from tosakit.spec.check import check
     from tosakit.spec.verify import verify
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "WithinLsb",
     "__version__",
     "apply_qparams",
+    "check",
     "check_equivalence",
     "dumps",
     "load",
@@ -51,6 +53,7 @@ _HOMES = {
     "Transform": "tosakit.engine.rule",
     "WithinLsb": "tosakit.engine.contract",
     "apply_qparams": "tosakit.io.qparams",
+    "check": "tosakit.spec.check",
     "check_equivalence": "tosakit.oracle.equivalence",
     "dumps": "tosakit.io.writer",
     "load": "tosakit.io.reader",

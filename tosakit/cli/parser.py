@@ -64,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tosakit {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _rewrite(commands.add_parser("rewrite", help="rewrite a file, check it, write it, perhaps compile it"))
+    _check(commands.add_parser("check", help="say everything that is wrong with files, and what they need"))
     _rules(commands.add_parser("rules", help="list rules, transforms and pipelines"))
     _show(commands.add_parser("show", help="print a file as readable text"))
     _vela(commands.add_parser("vela", help="compile a file with Vela for Ethos-U"))
@@ -147,6 +148,19 @@ def _rules(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_lazy("rules"))
+
+
+def _check(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Check files against the TOSA specification, and against a target where one is given."
+    parser.epilog = EXIT_CODES
+    parser.add_argument("files", nargs="+", metavar="FILE", help=".tosa files (- for stdin)")
+    parser.add_argument("--profile", metavar="A,B", help="what the target has: pro-int, pro-fp (default: any)")
+    parser.add_argument("--extension", metavar="A,B", help="what it has besides: int16, dynamic, ... (default: any)")
+    parser.add_argument("--level", metavar="NAME", help="8k or none (default: none)")
+    parser.add_argument("--spec", metavar="VERSION", help="1.0 or 1.1 (default: the file's)")
+    parser.add_argument("--explain", action="store_true", help="show the operators around each finding")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_lazy("check"))
 
 
 def _show(parser: argparse.ArgumentParser) -> None:

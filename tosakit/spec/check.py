@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tosakit._gc import collector_paused
 from tosakit.ir.graph import AnyOp, Graph
 from tosakit.ir.program import Program
 from tosakit.ir.text import format_operator
 from tosakit.spec.diagnostics import Diagnostic
+from tosakit.spec.levels import CODES
 from tosakit.spec.operator_check import Memory
 from tosakit.spec.ranges import RangeCheck
 from tosakit.spec.target import VERSIONS, Needs, Target, least
@@ -14,6 +16,10 @@ from tosakit.spec.verify import Located, locate, walk
 
 HOPS = 2
 """How far the neighbourhood of an operator reaches."""
+
+
+TARGET_CODES = ("MissingProfile", "MissingExtension", "NonConstantOperand", *CODES.values())
+"""Errors that leave no doubt what the values of an operator are; after others nobody asks."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ def needs(program: Program) -> Needs:
     return _needs(memory)
 
 
+@collector_paused()
 def examine(program: Program, target: Target) -> Report:
     """Everything wrong with ``program`` for a target, and what it needs."""
     memory = Memory()
@@ -63,7 +70,7 @@ def examine(program: Program, target: Target) -> Report:
     failed: dict[Graph | None, None] = {}
     for found in walk(program, target, memory):
         located.append(found)
-        if found.diagnostic.severity == "error":
+        if found.diagnostic.severity == "error" and found.diagnostic.code not in TARGET_CODES:
             failed[found.block] = None
     for block in program.blocks:
         if block not in failed:
@@ -92,7 +99,7 @@ def _without_slopes(located: Iterable[Located], block: Graph) -> Iterator[Locate
 def _range_findings(block: Graph, memory: Memory) -> Iterator[Located]:
     ranges = RangeCheck(memory)
     for index, op in enumerate(block.ops):
-        for finding in ranges.findings(op):
+        for finding in ranges.findings(op) if op.inputs else ():
             yield locate(block, index, op, finding)
 
 

@@ -169,47 +169,58 @@ class OperatorCheck:
         self._known: dict[Tensor, tuple[int, ...]] = {}
         self.facts = facts
 
-    def findings(self, op: AnyOp) -> Sequence[Finding]:
-        """Everything wrong with an operator."""
-        attrs = op.attrs
-        plan = _PLANS[type(attrs)]
-        key = None if plan is None or plan.is_special else self._key(op, attrs, plan)
-        if key is not None and (number := self.memory.clean.get(key)) is not None:
-            self.memory.verdicts[op.outputs[0]] = number
-            return ()
-        if isinstance(attrs, _UNUSUAL):
-            return list(self._unusual(op))
-        if plan is None:
-            return ()
-        findings, repeats = self._check(op, plan)
-        if not findings and repeats and key is not None:
-            number = self.memory.clean[key] = len(self.memory.clean)
-            self.memory.verdicts[op.outputs[0]] = number
-        return findings
+    def findings(self, operators: Sequence[AnyOp]) -> Iterator[tuple[int, AnyOp, Finding]]:
+        """Everything wrong with the operators of the block, in program order, with their places."""
+        memory, facts = self.memory, self.facts
+        clean, values, verdicts = memory.clean, memory.values, memory.verdicts
+        known = clean.get
+        for index, op in enumerate(operators):
+            attrs, outputs = op.attrs, op.outputs
+            plan = _PLANS[type(attrs)]
+            key: Key | None = None
+            if plan is not None and len(outputs) == 1:
+                output = outputs[0]
+                if plan.is_constant:
+                    data = output.stored
+                    if data is not None and not op.inputs:
+                        size = len(data)
+                        if size <= KEPT_BYTES:
+                            values[output] = bytes(data)
+                        key = plan.number, facts[output], size
+                        if key in clean:
+                            continue
+                elif (key := self._key(op, output, plan)) is not None and (number := known(key)) is not None:
+                    verdicts[output] = number
+                    continue
+            found, repeats = self._examine(op, plan)
+            if found:
+                for finding in found:
+                    yield index, op, finding
+            elif repeats and key is not None:
+                clean[key] = verdicts[outputs[0]] = len(clean)
 
-    def _key(self, op: AnyOp, attrs: Attributes, plan: _Plan) -> Key | None:
-        """All that the checks read of an operator; None for one that is checked every time."""
-        outputs = op.outputs
-        if len(outputs) != 1:
+    def _key(self, op: AnyOp, output: Tensor, plan: _Plan) -> Key | None:
+        """All that the checks read of an operator that is no constant; None for one that is checked every time."""
+        if plan.is_special:
             return None
-        inputs, fact, values = op.inputs, self.facts.__getitem__, self.memory.values
-        if plan.is_constant:
-            (output,) = outputs
-            data = output.stored
-            if data is None or inputs:
-                return None
-            if len(data) <= KEPT_BYTES:
-                values[output] = bytes(data)
-            return plan.number, fact(output), len(data)
-        number = self.memory.number(attrs)
-        if not plan.value_slots:
-            return (plan.number, number, *map(fact, inputs), *map(fact, outputs))
-        if len(inputs) <= plan.value_slots[-1]:
+        inputs, facts = op.inputs, self.facts
+        number = self.memory.number(op.attrs)
+        slots = plan.value_slots
+        if not slots:
+            return (plan.number, number, facts[output], *[facts[tensor] for tensor in inputs])
+        if len(inputs) <= slots[-1]:
             return None
-        constants = [values.get(inputs[slot]) for slot in plan.value_slots]
+        values = self.memory.values
+        constants = [values.get(inputs[slot]) for slot in slots]
         if None in constants:
             return None
-        return (plan.number, number, *map(fact, inputs), *map(fact, outputs), *constants)
+        return (plan.number, number, facts[output], *[facts[tensor] for tensor in inputs], *constants)
+
+    def _examine(self, op: AnyOp, plan: _Plan | None) -> tuple[list[Finding], bool]:
+        """Everything wrong with an operator, and whether that can be said of every operator with the same key."""
+        if isinstance(op.attrs, _UNUSUAL):
+            return list(self._unusual(op)), False
+        return ([], False) if plan is None else self._check(op, plan)
 
     def _unusual(self, op: AnyOp) -> Iterator[Finding]:
         attrs = meaning(op.attrs)
@@ -220,7 +231,7 @@ class OperatorCheck:
             tensors = (*op.inputs, *op.outputs)
             yield from self._level(tensor_excesses(tensors))
             elements = tuple(map(element_of, tensors[:1]))
-            yield from self._require(attrs.NAME, type_needs("VARIABLE_READ", False, (), elements, None))
+            yield from self._require(op, type_needs("VARIABLE_READ", False, (), elements, None))
 
     def _check(self, op: AnyOp, plan: _Plan) -> tuple[list[Finding], bool]:
         """Everything wrong with an operator, and whether that can be said of every operator with the same key."""
@@ -249,7 +260,7 @@ class OperatorCheck:
         if plan.runs_regions:
             findings += self._level(operator_excesses(op, sig, arguments, None))
             findings += self._level(nesting_excesses(op, self.depth))
-            findings += self._require(op.name, type_needs(op.name, False, (), (), None))
+            findings += self._require(op, type_needs(op.name, False, (), (), None))
             findings += self._check_regions(op)
             return findings, False
         findings += self._check_types(op, plan, scaled)
@@ -280,14 +291,14 @@ class OperatorCheck:
         for fault in type_faults(op.name, self.minor, scaled, operands, results, accumulator):
             tensors = {"in": op.inputs, "out": op.outputs}.get(fault.side)
             yield Finding(fault.code, fault.message, () if tensors is None else (tensors[fault.at],))
-        yield from self._require(op.name, type_needs(op.name, scaled, operands, results, accumulator))
+        yield from self._require(op, type_needs(op.name, scaled, operands, results, accumulator))
         for field in plan.needy:
             value = getattr(op.attrs, field)
             if isinstance(value, IntEnum) and value.name in ENUM_NEEDS:
-                yield from self._require(f"{op.name} with {value.name}", (0, (ENUM_NEEDS[value.name],)))
+                yield from self._require(op, (0, (ENUM_NEEDS[value.name],)), value.name)
 
-    def _require(self, what: str, needs: tuple[int, Alternatives] | None) -> Iterator[Finding]:
-        """Note what an operator needs; a finding where the target does not have it."""
+    def _require(self, op: AnyOp, needs: tuple[int, Alternatives] | None, because: str = "") -> Iterator[Finding]:
+        """Note what an operator needs, for its types or for ``because``; a finding where the target has it not."""
         if needs is None:  # no legal types, which is reported as such
             return
         minor, alternatives = needs
@@ -297,7 +308,11 @@ class OperatorCheck:
             return
         extends = all(any(name.startswith("EXT-") for name in names) for names in alternatives)
         have = " + ".join(self.target.names or ()) or "nothing"
-        message = f"{what} with these types needs {describe(alternatives)}, the target has {have}"
+        operands, results = (
+            ", ".join(element_of(t).name for t in side if t.dtype != DType.SHAPE) for side in (op.inputs, op.outputs)
+        )
+        because = because or (f"{operands} -> {results}" if operands else results)
+        message = f"{op.name} with {because} needs {describe(alternatives)}, the target has {have}"
         severity: Severity = "error"
         if self.target.provides(alternatives + tuple(_settled(names) for names in alternatives)):
             message += "; the conformance tests of the draft do not ask for it"
@@ -305,7 +320,7 @@ class OperatorCheck:
         elif self.depth and alternatives == INTEGERS and self.target.provides(CONTROL_FLOW):
             message += "; the conformance tests count loops with it all the same"
             severity = "warning"
-        yield Finding("MissingExtension" if extends else "MissingProfile", message, (), severity)
+        yield Finding("MissingExtension" if extends else "MissingProfile", message, op.outputs, severity)
 
     def _level(self, excesses: Iterable[Excess]) -> Iterator[Finding]:
         for excess in excesses:

@@ -28,6 +28,8 @@ Rule = Callable[[AnyOp, Intervals], Iterator[Finding]]
 
 Range = tuple[int, int]
 
+_CONSTANTS = (ops.Const, ops.ConstShape)
+
 
 class RangeCheck:
     """Checks the operators of a block in program order.
@@ -45,10 +47,10 @@ class RangeCheck:
 
     def findings(self, op: AnyOp) -> list[Finding]:
         """What is wrong or suspicious about the values of an operator."""
-        attrs, outputs = op.attrs, op.outputs
-        if len(outputs) != 1 or isinstance(attrs, ops.Const | ops.ConstShape):
+        kind, outputs = type(op.attrs), op.outputs
+        if kind in _CONSTANTS or len(outputs) != 1:
             return []
-        rule = RULES.get(type(attrs))
+        rule = RULES.get(kind)
         key = self._key(op, outputs[0])
         step = None if key is None else self._steps.get(key)
         if step is None:

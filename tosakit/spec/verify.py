@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from tosakit._gc import collector_paused
 from tosakit.errors import InvalidModel
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Tensor
@@ -20,6 +21,7 @@ from tosakit.spec.target import DRAFTS, Target
 from tosakit.spec.variables import check_cells
 
 
+@collector_paused()
 def verify(program: Program) -> list[Diagnostic]:
     """Everything wrong with ``program``, in program order. Linear in its size; raises for no program that loads.
 
@@ -119,9 +121,7 @@ def _block_findings(context: _Context, block: Graph, check: OperatorCheck) -> It
     except InvalidModel as error:
         yield None, None, Finding("Cycle", str(error))
         return
-    for index, op in enumerate(operators):
-        for finding in check.findings(op):
-            yield index, op, finding
+    yield from check.findings(operators)
     if not block.outputs and not any(op.is_stateful for op in operators):
         message = "the block has no outputs and no operator with an effect, so it computes nothing"
         yield None, None, Finding("NoOutputs", message)
