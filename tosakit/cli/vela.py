@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the subcommand: 0 accepted, 1 refused or crashed."""
     require_vela(options.vela)
     program = load(source_of(options.input))
-    say_diagnostics(verify(program))
+    say_diagnostics([finding for finding in verify(program) if finding.severity == "error"])
     found = compile_with(options, program, options.input, beside=options.input)
     if options.json:
         print(json.dumps(vela_json(found), indent=1))
