@@ -22,7 +22,7 @@ ALLOWED: dict[str, str] = {
     "ir": "errors",
     "io": "_gc errors ir",
     "numerics": "errors ir",
-    "spec": "errors ir numerics",
+    "spec": "_gc errors io ir numerics",
     "engine": "errors ir numerics",
     "_child": "errors",
     "_interface": "errors ir",
@@ -38,15 +38,15 @@ ALLOWED: dict[str, str] = {
 """What each part of tosakit may import, beside itself: ir <- io, numerics, spec <- engine <- oracle <- cli."""
 
 HOMES = {
-    "networkx": "tosakit/ir/graph.py",
-    "ml_dtypes": "tosakit/ir/types.py",
-    "flatbuffers": "tosakit/io",
-    "rich": "tosakit/cli",
-    "hypothesis": "tosakit/testing",
-    "pytest": "tosakit/testing",
-    "tosa": "tosakit/_interface.py",
+    "networkx": ("tosakit/ir/graph.py",),
+    "ml_dtypes": ("tosakit/ir/types.py",),
+    "flatbuffers": ("tosakit/io",),
+    "rich": ("tosakit/cli",),
+    "hypothesis": ("tosakit/testing",),
+    "pytest": ("tosakit/testing",),
+    "tosa": ("tosakit/_interface.py", "tosakit/spec/scan.py"),
 }
-"""Packages that one place alone may import."""
+"""Packages that these places alone may import."""
 
 NOBODY = ("rewrites", "tests", "ethosu", "tosa_reference_model", "tosa_serializer")
 """Packages that tosakit imports nowhere: rules are found by name, native tools run in a process of their own."""
@@ -78,9 +78,10 @@ def test_dependencies_point_one_way(path: Path) -> None:
             target = rest[0]
             assert target == part or target in ALLOWED[part].split(), f"tosakit.{part} must not import {name}"
         assert package not in NOBODY, f"tosakit must not import {name}"
-        home = HOMES.get(package)
         where = "/".join(path.relative_to(ROOT).parts)
-        assert home is None or where == home or where.startswith(f"{home}/"), f"only {home} imports {package}"
+        homes = HOMES.get(package, ("tosakit",))
+        inside_home = any(f"{where}/".startswith(f"{home}/") for home in homes)
+        assert inside_home, f"only {', '.join(homes)} may import {package}"
 
 
 @pytest.mark.parametrize("path", sources("rewrites"), ids=lambda path: str(path.relative_to(ROOT)))
@@ -97,7 +98,7 @@ def test_the_tables_speak_of_what_is_there() -> None:
     there = (ROOT / "tosakit").iterdir()
     parts = {path.stem for path in there if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert parts == set(ALLOWED)
-    assert all((ROOT / home).exists() for home in HOMES.values())
+    assert all((ROOT / home).exists() for homes in HOMES.values() for home in homes)
 
 
 @pytest.mark.parametrize("folder", ["tosakit/ir", "tosakit/io", "tosakit/engine", "tosakit/numerics", "rewrites"])
