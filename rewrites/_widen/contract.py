@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rewrites._widen.families import AVERAGE_POOLS, COMPARISONS, CONVOLUTIONS, FACTOR, MATMULS, scalar
-from rewrites._widen.rescale import old_scales, saturates_anyway, saturation
+from rewrites._widen.rescale import old_scales, saturation
 from rewrites._widen.writer import BlockWriter, Native
 from tosakit.engine.rule import LocalCheck, describe
 from tosakit.errors import InvalidArgument, InvalidModel
@@ -97,9 +97,8 @@ def _pieces(writer: BlockWriter) -> list[Piece]:
         new = _upstream(lambda t, n=native: made.get(t) if t not in homes or t is n.tensor else None, native.tensor)  # type: ignore[misc]
         read = dict.fromkeys(t for record in new for t in record.inputs)
         inputs = {homes[t]: writer.natives[homes[t]] for t in read if t in homes}
-        saturated = (
-            writer.settings.clamp_all and op.output not in writer.proved and not saturates_anyway(op.output, writer)
-        )
+        free = op.output in writer.proved or op.output in writer.saturated_by_readers
+        saturated = writer.settings.clamp_all and not free
         piece = Piece(op, tuple(old), tuple(new), target, native, inputs, saturated, writer.settings.smooth)
         pieces.append(piece)
     return pieces

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 
-from rewrites._widen.families import CONVOLUTIONS, REGION_OPS, data_operands, int8_operands, is_order_op
+from rewrites._widen.families import CONVOLUTIONS, MOVEMENT, REGION_OPS, data_operands, int8_operands, is_order_op
 from rewrites._widen.islands import reason_to_stay
 from rewrites._widen.zero_points import Link, ZeroPoints, infer
 from tosakit.errors import InvalidModel
@@ -249,3 +249,29 @@ def operand_form(op: AnyOp, plan: Plan) -> Form:
     if plan.form(results[0]) is Form.INT8 or Form.INT16 not in wanted:
         return Form.INT8
     return Form.INT16
+
+
+def saturated_by_readers(graph: Graph, *, clamps_saturate: bool) -> dict[Tensor, None]:
+    """The int8 values each of whose readers saturates by itself, perhaps behind operators that only place elements.
+
+    A TABLE does (its first and last entries go on for ever), and a CLAMP does, which stays within the int8 range.
+    """
+    found: dict[Tensor, None] = {}
+    for op in reversed(graph.ops):
+        for tensor in op.outputs:
+            users = tensor.users
+            if (
+                tensor.dtype == DType.INT8
+                and users
+                and all(_saturates(u, tensor, found, clamps_saturate) for u in users)
+            ):
+                found[tensor] = None
+    return found
+
+
+def _saturates(reader: AnyOp, tensor: Tensor, found: dict[Tensor, None], clamps_saturate: bool) -> bool:
+    if isinstance(reader.attrs, ops.Table):
+        return reader.inputs[0] is tensor
+    if isinstance(reader.attrs, ops.Clamp):
+        return clamps_saturate
+    return isinstance(reader.attrs, MOVEMENT) and all(result in found for result in reader.outputs)

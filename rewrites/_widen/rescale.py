@@ -17,7 +17,7 @@ from rewrites._widen.exponents import (
     scaled_bound,
     wanted_exponent,
 )
-from rewrites._widen.families import FACTOR, FACTOR_BITS, MOVEMENT, REGION_OPS, scalar
+from rewrites._widen.families import FACTOR, FACTOR_BITS, scalar
 from rewrites._widen.plan import Form
 from rewrites._widen.writer import BlockWriter
 from tosakit.errors import InvalidArgument
@@ -163,7 +163,7 @@ def _to_activation(writer: BlockWriter, op: AnyOp, scales: list[Fraction]) -> No
     target, zero_point = op.output, _output_zero_point(writer, op)
     low, high = saturation(zero_point, clamp_all=writer.settings.clamp_all)
     averages = op.inputs[0].producer in writer.plan.zero_points.averaging  # and so stays between its operands
-    needed = not averages and (low, high) != INT16_RANGE and not saturates_anyway(target, writer)
+    needed = not averages and (low, high) != INT16_RANGE and target not in writer.saturated_by_readers
     new = narrow(writer, op, scales, DType.INT16, f"{target.name}_unclamped" if needed else target.name)
     if needed:
         writer.set_saturated(target, new, zero_point, low, high)
@@ -187,31 +187,6 @@ def saturation(zero_point: int, *, clamp_all: bool) -> tuple[int, int]:
     low = (-128 - zero_point) * FACTOR if clamp_all or zero_point == -128 else INT16_RANGE[0]
     high = (127 - zero_point) * FACTOR if clamp_all or zero_point == 127 else INT16_RANGE[1]
     return low, high
-
-
-def saturates_anyway(target: Tensor, writer: BlockWriter) -> bool:
-    """True where every reader saturates by itself: a TABLE (its first and last entries go on) or a CLAMP, perhaps
-    behind operators that only place elements.
-    """
-    todo, seen = [target], {target: None}
-    while todo:
-        tensor = todo.pop()
-        if not tensor.is_used:
-            return False
-        for reader in tensor.users:
-            if isinstance(reader.attrs, ops.Table):
-                continue
-            if isinstance(reader.attrs, ops.Clamp) and writer.settings.clamp_all:
-                continue
-            if not isinstance(reader.attrs, MOVEMENT) or isinstance(reader.attrs, REGION_OPS):
-                return False
-            if any(t is tensor for t in reader.inputs[1:]) and not isinstance(reader.attrs, ops.Concat | ops.Scatter):
-                return False
-            for result in reader.outputs:
-                if result not in seen:
-                    seen[result] = None
-                    todo.append(result)
-    return True
 
 
 def narrow(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from rewrites._widen.exponents import exponent_cap
 from rewrites._widen.families import FACTOR, FACTOR_BITS
-from rewrites._widen.plan import Form, Plan
+from rewrites._widen.plan import Form, Plan, saturated_by_readers
 from tosakit.engine.rule import Refused, describe
 from tosakit.errors import RuleBug
 from tosakit.ir import ops
@@ -88,6 +88,7 @@ class BlockWriter:
         self._bounds: dict[Tensor, int] = {}
         self.accumulators: dict[Tensor, Accumulator] = {}
         self.natives: dict[Tensor, Native] = {}
+        self.saturated_by_readers = saturated_by_readers(old, clamps_saturate=settings.clamp_all)
         self.proved: dict[Tensor, None] = {}
         """Old activations whose new value was proved to keep to the int8 range, so that it needs no CLAMP."""
         self._clamps: dict[AnyOp, Tensor] = {}
