@@ -421,14 +421,16 @@ def test_files_cut_short_anywhere() -> None:
     assert outcome(content) == "read"
 
 
-@pytest.mark.parametrize("bit", range(8))
-def test_any_single_bit_wrong(bit: int) -> None:
+@pytest.mark.parametrize("turn", [0, 3, 6])
+def test_any_single_bit_wrong(turn: int) -> None:
+    """Every byte in three runs, each time another bit of it."""
     content = bytearray(small_file())
     found = Counter[str]()
     for position in range(len(content)):
-        content[position] ^= 1 << bit
-        found[outcome(bytes(content), use=position % 8 == bit)] += 1
-        content[position] ^= 1 << bit
+        bit = 1 << (position + turn) % 8
+        content[position] ^= bit
+        found[outcome(bytes(content), use=position % 4 == turn % 4)] += 1
+        content[position] ^= bit
     assert min(found["refused"], found["read"]) > len(content) // 20, found
 
 
