@@ -13,6 +13,11 @@ from tosakit.ir.graph import Graph, Op, Table, Tensor, TensorExtras
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program, Region, Version
 from tosakit.ir.types import encode
+from tosakit.spec.check import examine
+from tosakit.spec.diagnostics import Diagnostic
+from tosakit.spec.operator_check import Memory
+from tosakit.spec.target import Target
+from tosakit.spec.verify import walk
 
 I4, I8, I16, I32, I48, I64 = DType.INT4, DType.INT8, DType.INT16, DType.INT32, DType.INT48, DType.INT64
 F32, BOOL, SHAPE = DType.FP32, DType.BOOL, DType.SHAPE
@@ -99,6 +104,15 @@ class Case:
     severity: str
     minor: int
     always: tuple[str, ...]
+    target: Target
+    values: bool
+
+    def diagnostics(self, broken: bool) -> list[Diagnostic]:
+        """What is found; what values can be only where the case is about that."""
+        program = self.program(broken)
+        if self.values:
+            return examine(program, self.target).diagnostics
+        return [located.diagnostic for located in walk(program, self.target, Memory())]
 
     def program(self, broken: bool) -> Program:
         """The broken or the legal form."""
@@ -108,13 +122,22 @@ class Case:
 
 
 CASES: list[Case] = []
+ANY = Target()
+LEVEL_8K = Target.of(level="8k")
 
 
-def case(code: str, severity: str = "error", minor: int = 0, always: tuple[str, ...] = ()) -> Callable[[Build], Build]:
-    """Register a builder under a code."""
+def case(
+    code: str,
+    severity: str = "error",
+    minor: int = 0,
+    always: tuple[str, ...] = (),
+    target: Target = ANY,
+    values: bool = False,
+) -> Callable[[Build], Build]:
+    """Register a builder under a code; ``values`` where it takes interval analysis to find the fault."""
 
     def register(build: Build) -> Build:
-        CASES.append(Case(code, build, severity, minor, always))
+        CASES.append(Case(code, build, severity, minor, always, target, values))
         return build
 
     return register
@@ -1126,3 +1149,199 @@ def _(n: Net, broken: bool) -> None:
 def _(n: Net, broken: bool) -> None:
     written = Foreign(number=ops.Identity.NUMBER, attribute_type=ops.VariableRead.NUMBER, attributes=ops.VariableRead())
     n.main.op(written if broken else ops.VariableRead(), [cell(n.main)], (I8, [2]))
+
+
+# -------------------------------------------------------------------- targets: profiles, extensions, versions
+@case("MissingProfile", target=Target.of(profiles=["pro-int"]))
+def _(n: Net, broken: bool) -> None:
+    unary(n.main, ops.Reverse(0), F32 if broken else I8, [2], (F32 if broken else I8, [2]))
+
+
+@case("MissingExtension", target=Target.of(profiles=["pro-int"], extensions=["int4"]))
+def _(n: Net, broken: bool) -> None:
+    dtype = I16 if broken else I8
+    attrs = ops.MaxPool2d((2, 2), (1, 1), (0, 0, 0, 0), PROPAGATE)
+    unary(n.main, attrs, dtype, [1, 4, 4, 1], (dtype, [1, 3, 3, 1]))
+
+
+@case("MissingExtension", target=Target.of(profiles=["pro-int"]))
+def _(n: Net, broken: bool) -> None:
+    rescale(n.main, rounding=RoundingMode.DOUBLE_ROUND if broken else RoundingMode.SINGLE_ROUND)
+
+
+@case("MissingExtension", "warning", minor=1, target=Target.of(profiles=["pro-int"]))
+def _(n: Net, broken: bool) -> None:
+    if broken:
+        n.main.op(ops.Dim(0), [n.main.input(I8, 2, 3)], (SHAPE, [1]))
+    unary(n.main, ops.Reverse(0), I8, [2], (I8, [2]))
+
+
+@case("NonConstantOperand", target=Target.of(profiles=["pro-int"]))
+def _(n: Net, broken: bool) -> None:
+    table = n.main.input(I8, 256) if broken else n.main.const([1] * 256, I8)
+    n.main.op(ops.Table(), [n.main.input(I8, 2), table], (I8, [2]))
+
+
+@case("NeedsNewerVersion", target=Target.of(spec="1.0"))
+def _(n: Net, broken: bool) -> None:
+    n.minor = 1 if broken else 0
+    branch(n.main)
+
+
+@case("DraftFlagMissing")
+def _(n: Net, broken: bool) -> None:
+    branch(n.main)
+    build = n.program
+
+    def program() -> Program:
+        made = build()
+        made.version = Version(1, 1, 0, not broken)
+        return made
+
+    n.program = program  # type: ignore[method-assign]
+
+
+# -------------------------------------------------------------------- levels
+@case("WrongRank", target=LEVEL_8K)
+def _(n: Net, broken: bool) -> None:
+    shape = [1] * (7 if broken else 6)
+    unary(n.main, ops.Abs(), F32, shape, (F32, shape))
+
+
+@case("WrongRank")
+def _(n: Net, broken: bool) -> None:
+    shape = [1] * (33 if broken else 32)
+    unary(n.main, ops.Abs(), F32, shape, (F32, shape))
+
+
+@case("LevelKernel", target=LEVEL_8K)
+def _(n: Net, broken: bool) -> None:
+    size = 8193 if broken else 8192
+    attrs = ops.MaxPool2d((size, 1), (1, 1), (0, 0, 0, 0), PROPAGATE)
+    unary(n.main, attrs, I8, [1, size, 1, 1], (I8, [1, 1, 1, 1]))
+
+
+@case("LevelKernel", target=LEVEL_8K)
+def _(n: Net, broken: bool) -> None:  # a kernel of 2 rows dilated by more than half of what is allowed
+    dilation = 4097 if broken else 4096
+    conv(n.main, size=5, pad=(dilation, 0, 0, 0), dilation=(dilation, 1), result=(1, 5, 4, 2))
+
+
+@case("LevelStride", target=LEVEL_8K)
+def _(n: Net, broken: bool) -> None:
+    attrs = ops.MaxPool2d((1, 1), (8193 if broken else 8192, 1), (0, 0, 0, 0), PROPAGATE)
+    unary(n.main, attrs, I8, [1, 1, 1, 1], (I8, [1, 1, 1, 1]))
+
+
+@case("LevelScale", target=LEVEL_8K)
+def _(n: Net, broken: bool) -> None:
+    scale = 257 if broken else 256
+    resize(n.main, scale=(scale, 1, 2, 1), result=(1, 2 * scale + 1, 5, 2))
+
+
+@case("LevelTensorSize", target=LEVEL_8K)
+def _(n: Net, broken: bool) -> None:
+    shape = [1 << 15, 1 << 16] if broken else [(1 << 31) - 1]
+    unary(n.main, ops.Reverse(0), I8, shape, (I8, shape))
+
+
+@case("LevelListSize", target=LEVEL_8K)
+def _(n: Net, broken: bool) -> None:
+    count = 65 if broken else 64
+    n.main.op(ops.Concat(0), [n.main.input(I8, 1)] * count, (I8, [count]))
+
+
+@case("LevelShapeLength", minor=1, target=LEVEL_8K)
+def _(n: Net, broken: bool) -> None:
+    sizes = [2] * (17 if broken else 16)
+    n.main.op(ops.AssertEqualShape(), [n.main.shape(*sizes), n.main.shape(*sizes)])
+    n.main.op(ops.Abs(), [n.main.input(F32, 2)], (F32, [2]))
+
+
+@case("LevelNesting", target=LEVEL_8K)
+def _(n: Net, broken: bool) -> None:
+    depth = 6 if broken else 5
+    blocks = [n.main, *[n.region(f"level{number}") for number in range(1, depth)]]
+    for number, block in enumerate(blocks, start=1):
+        inside = f"level{number}" if number < depth else "leaf"
+        operands = [block.const([True], BOOL), block.input(F32, 2)]
+        block.op(ops.CondIf(inside, "leaf"), operands, (F32, [2]))
+    branch(n.region("leaf"))
+
+
+# -------------------------------------------------------------------- structure that only check asks for
+@case("RegionBlockCount")
+def _(n: Net, broken: bool) -> None:
+    branch(n.main)
+    branch(n.region("other"))
+    build = n.program
+
+    def program() -> Program:
+        made = build()
+        if broken:
+            made.regions[1].blocks.append(made.regions[1].blocks[0].clone())
+        return made
+
+    n.program = program  # type: ignore[method-assign]
+
+
+# -------------------------------------------------------------------- what values can be
+@case("ResultOverflow", "warning", values=True)
+def _(n: Net, broken: bool) -> None:
+    left = n.main.input(I32, 2)
+    if not broken:
+        (left,) = n.main.op(ops.ArithmeticRightShift(True), [left, n.main.const([1, 1], I32)], (I32, [2]))
+    n.main.op(ops.Add(), [left, n.main.const([1, -1], I32)], (I32, [2]))
+
+
+@case("ResultOverflow", values=True)
+def _(n: Net, broken: bool) -> None:
+    largest = n.main.const([(1 << 31) - 1], I32)
+    n.main.op(ops.Add(), [largest, n.main.const([1 if broken else -1], I32)], (I32, [1]))
+
+
+@case("RescaleInputRange", "warning", values=True)
+def _(n: Net, broken: bool) -> None:
+    rescale(n.main, shift=(31 if broken else 32,))
+
+
+@case("RescaleInputRange", values=True)
+def _(n: Net, broken: bool) -> None:
+    operands = [
+        n.main.const([1 << 20], I32),
+        n.main.const([1 << 30], I32),
+        n.main.const([20 if broken else 22], I8),
+        n.main.const([0], I32),
+        n.main.const([0], I8),
+    ]
+    n.main.op(ops.Rescale(True, RoundingMode.SINGLE_ROUND), operands, (I8, [1]))
+
+
+@case("RescaleResultRange", "warning", values=True)
+def _(n: Net, broken: bool) -> None:
+    rescale(n.main, source=I48, scale32=False, target=I32, shift=(30 if broken else 31,))
+
+
+@case("TableSlope", values=True)
+def _(n: Net, broken: bool) -> None:
+    entries = [-32768] * 256 + [0] * 257  # the step is between inputs -128 and 0
+    x = n.main.input(I16, 2)
+    if not broken:
+        (x,) = n.main.op(ops.Clamp(encode(0, I16), encode(99, I16), PROPAGATE), [x], (I16, [2]))
+    n.main.op(ops.Table(), [x, n.main.const(entries, I16)], (I32, [2]))
+
+
+@case("DivisionByZero", "warning", values=True)
+def _(n: Net, broken: bool) -> None:
+    low = encode(0 if broken else 1, I8)
+    x = n.main.op(ops.Clamp(low, encode(9, I8), PROPAGATE), [n.main.input(I8, 2)], (I8, [2]))[0]
+    wide = n.main.op(ops.Cast(), [x], (I32, [2]))[0]
+    n.main.op(ops.IntDiv(), [n.main.input(I32, 2), wide], (I32, [2]))
+
+
+@case("GatherIndexOutOfRange", "warning", values=True)
+def _(n: Net, broken: bool) -> None:
+    high = encode(4 if broken else 3, I8)
+    x = n.main.op(ops.Clamp(encode(0, I8), high, PROPAGATE), [n.main.input(I8, 1, 2)], (I8, [1, 2]))[0]
+    wide = n.main.op(ops.Cast(), [x], (I32, [1, 2]))[0]
+    n.main.op(ops.Gather(), [n.main.input(I8, 1, 4, 3), wide], (I8, [1, 2, 3]))

@@ -82,6 +82,8 @@ def operator_excesses(
             value = _list_length(size, limit, op, arguments)
         elif call is not None:
             value = _evaluate(size, call)
+        if limit == "MAX_SCALE" and value is not None and value > LEVELS[WIDEST][limit]:
+            continue  # more than any numerator, which RESIZE reports itself
         if value is not None and value > LEVELS[STRICTEST][limit]:
             yield Excess(limit, f"{size} is {value}", value)
 
