@@ -53,8 +53,8 @@ class Reader:
 
     @property
     def is_one(self) -> bool:
-        """True where every channel's scale is exactly one and no zero point is added."""
-        return self.output_zp == 0 and bool(np.all(self.multiplier == np.int64(1) << self.shift))
+        """True where every channel's scale is exactly one."""
+        return bool(np.all(self.multiplier == np.int64(1) << self.shift))
 
     @property
     def name(self) -> str:

@@ -189,6 +189,8 @@ class TestTarget:
         wide = _graph(0x4ABCDEF1, 48, weight=[[127] * 1024], scale32=True)
         assert len(_rescales(kept(apply(RULE, wide, target="ethos-u55-128")).program)) == 1
         assert len(_rescales(apply(RULE, _graph(0x4ABCDEF1, 40, scale32=True)).program)) == 1
+        narrow = _graph(0x4ABCDEF1, 48, dtype=DType.INT8, scale32=True)
+        assert len(_rescales(apply(RULE, narrow, target="ethos-u55-128").program)) == 1
         net = Net()
         acc = net.conv2d(net.input("x", DType.INT16, (1, 4, 4, 2)), [[3, 4]], [1])
         y = net.rescale(acc, DType.INT16, 0x4ABCDEF1, 40, "y", scale32=True)

@@ -17,7 +17,7 @@ from tosakit.engine.contract import Exact
 from tosakit.engine.driver import run_steps
 from tosakit.io.reader import load
 from tosakit.ir import ops
-from tosakit.ir.enums import DType, NanPropagationMode
+from tosakit.ir.enums import DType, NanPropagationMode, RoundingMode
 from tosakit.ir.program import Program, Region
 from tosakit.oracle.equivalence import check_equivalence
 from tosakit.oracle.refmodel import Status
@@ -257,6 +257,21 @@ class TestReaders:
         acc = net.conv2d(net.input("x", DType.INT16, (1, 4, 4, 2)), [[3, 4]], [1])
         program = net.program(net.rescale(acc, DType.INT16, 1 << 30, 40, scale32=True))
         assert "legalize_int48_rescale" in refusal(apply(RULE, program, when="all"))
+
+    def test_a_reader_without_a_fixed_result_is_refused(self) -> None:
+        net = Net()
+        acc = net.conv2d(net.input("x", DType.INT16, (1, 4, 4, 2)), [[3, 4]], [1])
+        y = net.rescale(acc, DType.INT16, 20000, 20, rounding_mode=RoundingMode.INEXACT_ROUND)
+        assert "INEXACT_ROUND, whose results are not fixed" in refusal(apply(RULE, net.program(y), when="all"))
+
+    def test_a_reader_with_a_computed_multiplier_is_refused(self) -> None:
+        net = Net()
+        acc = net.conv2d(net.input("x", DType.INT16, (1, 4, 4, 2)), [[3, 4]], [1])
+        multiplier = net.input("m", DType.INT16, (1,))
+        constants = [net.const([20], DType.INT8), net.const([0], DType.INT48), net.const([0], DType.INT16)]
+        attrs = ops.Rescale(rounding_mode=RoundingMode.SINGLE_ROUND)
+        y = net.op(attrs, (acc, multiplier, *constants), DType.INT16, acc.shape, "y")
+        assert 'multiplier "m" of RESCALE -> "y" is no constant' in refusal(apply(RULE, net.program(y), when="all"))
 
     def test_other_readers_are_refused(self) -> None:
         net = Net()
