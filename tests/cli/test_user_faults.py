@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -162,3 +163,17 @@ def test_wrong_quantisation_parameters_name_the_file_and_the_tensor(run: Run, fo
     ran = run("rewrite", "model.tosa", "-o", "out.tosa")
     assert ran.code == 2
     assert ran.err.startswith('error: model.qparams.json: tensor "x": quantisation scale -1.0')
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_files_end_with_a_message(run: Run, folder: Path, seed: int) -> None:
+    """Bytes of a real model changed at random: it is refused, or it happens to be a model all the same."""
+    random, data = Random(seed), bytearray(REAL)
+    for _ in range(random.choice([1, 2, 8])):
+        data[random.randrange(len(data))] = random.choice([0, 1, 127, 128, 255])
+    put(bytes(data))(folder)
+    command = ["show", "bad.tosa"] if seed % 4 == 0 else ["rewrite", "bad.tosa", "-o", "out.tosa", "--check", "none"]
+    ran = run(*command)
+    assert ran.code in (0, 2), ran.err
+    assert ran.no_traceback
+    assert (ran.code == 0) or not (folder / "out.tosa").exists()

@@ -13,7 +13,7 @@ from tosakit.io.writer import save
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.graph import Graph, Tensor, TensorExtras
-from tosakit.ir.program import Program, Region
+from tosakit.ir.program import Program, Region, SoftwareVersion, Version
 from tosakit.ir.types import encode
 from tosakit.oracle.equivalence import Verdict, check_equivalence
 from tosakit.oracle.refmodel import ReferenceModel
@@ -245,6 +245,14 @@ def test_dynamic_and_block_scaled_interfaces_are_refused_with_the_reason() -> No
 def test_paths_are_loaded(tmp_path: Path) -> None:
     save(plus(1), tmp_path / "a.tosa")
     assert check_equivalence(tmp_path / "a.tosa", str(tmp_path / "a.tosa"), vectors=2).equal
+
+
+@pytest.mark.parametrize("version", [Version(1, 0, 7), Version(1, 1, 0), Version(1, 1, 0, draft=True)], ids=str)
+def test_what_a_file_says_about_its_version_and_origin_does_not_keep_it_from_running(version: Version) -> None:
+    """Field reports E2 and E3: the model refuses files of versions, and of writers, that it does not know."""
+    program = same()
+    program.version, program.software_version = version, SoftwareVersion(9999, 1, 0)
+    assert check_equivalence(program, same(), vectors=2).equal
 
 
 def test_progress_is_told_from_nothing_to_all() -> None:

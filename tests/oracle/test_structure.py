@@ -102,6 +102,35 @@ def test_the_order_of_effects_matters() -> None:
     assert not same_computation(state("read", "write"), state("read"))
 
 
+def read_around_a_write(which: int) -> Program:
+    """Reads of one variable before and after a write; the output is one of them."""
+    graph = Graph("main")
+    cell = graph.add_tensor(Tensor("cell", I32, (4,), extras=TensorExtras(variable=True, variable_name="v")))
+    x = graph.add_tensor(Tensor("x", I32, (4,)))
+    graph.set_inputs([x])
+    reads = [Tensor(f"read{number}", I32, (4,)) for number in range(2)]
+    graph.add_op(Op(ops.VariableRead(), (cell,), (reads[0],)))
+    graph.add_op(Op(ops.VariableWrite(), (x,), (cell,)))
+    graph.add_op(Op(ops.VariableRead(), (cell,), (reads[1],)))
+    graph.set_outputs([graph.add_op(Op(ops.Identity(), (reads[which],), (Tensor("y", I32, (4,)),))).output])
+    return Program([Region("main", [graph])])
+
+
+def test_what_is_read_before_a_write_is_not_what_is_read_after_it() -> None:
+    assert same_computation(read_around_a_write(0), read_around_a_write(0))
+    assert not same_computation(read_around_a_write(0), read_around_a_write(1))
+
+
+def test_attributes_matter() -> None:
+    def shifted(*, rounds: bool) -> Program:
+        net = Net()
+        x = net.input("x", I32, (4,))
+        return net.program(net.op(ops.ArithmeticRightShift(rounds), (x, net.const([1], I32)), I32, (4,), "y"))
+
+    assert same_computation(shifted(rounds=True), shifted(rounds=True))
+    assert not same_computation(shifted(rounds=True), shifted(rounds=False))
+
+
 def test_blocks_of_other_regions_matter() -> None:
     first, second = difference(), difference()
     first.regions.append(Region("branch", [difference().main]))

@@ -31,8 +31,8 @@ def say_some(lines: Sequence[str], what: str) -> None:
 
 
 def say_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
-    """Errors in full, warnings as one line per kind."""
-    say_some([str(finding) for finding in diagnostics if finding.severity == "error"], "errors")
+    """Errors of the input in full, warnings as one line per kind."""
+    say_some([f"in the input: {finding}" for finding in diagnostics if finding.severity == "error"], "errors")
     for code, count in Counter(finding.code for finding in diagnostics if finding.severity != "error").items():
         say(f"warning: {code}, {count} times" if count > 1 else f"warning: {code}")
 

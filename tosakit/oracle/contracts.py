@@ -18,7 +18,7 @@ from tosakit.errors import InvalidArgument, InvalidModel, RuleBug, TosakitError,
 from tosakit.ir import ops
 from tosakit.ir.graph import AnyOp, Graph, Op, OpRecord, Tensor
 from tosakit.ir.operator import Foreign
-from tosakit.ir.program import Program, Region, Version
+from tosakit.ir.program import Program, Region
 from tosakit.ir.types import INTEGER_RANGES, Array
 from tosakit.oracle.difference import distances
 from tosakit.oracle.equivalence import run_vectors
@@ -26,7 +26,6 @@ from tosakit.oracle.inputs import InputSpec, input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, Status
 
 _CONTROL = (ops.CondIf, ops.WhileLoop)
-_PLAIN = Version()
 
 
 class Kept(Enum):
@@ -54,15 +53,14 @@ def check_events(
     vectors: int,
     seed: int,
     timeout: float = 120.0,
-    version: Version = _PLAIN,
 ) -> list[Finding]:
     """Check the contract of every rewrite made by a rule; transforms have a check of their own.
 
-    ``version`` is that of the file, ``timeout`` in seconds for each run. Raises RuleBug where the reference of a rule
-    fails, ToolMissing without the reference model.
+    ``timeout`` is in seconds for each run. Raises RuleBug where the reference of a rule fails, ToolMissing without the
+    reference model.
     """
     return [
-        _check(event, model, vectors, seed + number, timeout, version)
+        _check(event, model, vectors, seed + number, timeout)
         for number, event in enumerate(events)
         if event.values and not isinstance(event.contract, ChangesPrecision)
     ]
@@ -74,7 +72,6 @@ def extract(
     outputs: Sequence[Tensor],
     *,
     inputs: Container[Tensor] = (),
-    version: Version = _PLAIN,
 ) -> tuple[Program, list[Tensor]]:
     """A program of its own from operators cut out of a graph, and the original tensors that became its inputs.
 
@@ -104,7 +101,7 @@ def extract(
         identity: AnyOp = graph.add_op(Op(ops.Identity(), (twins[tensor],), (_twin(tensor, data=False),)))
         twins[tensor] = identity.output
     graph.set_outputs([twins[t] for t in outputs])
-    return Program([Region("main", [graph])], version), starts
+    return Program([Region("main", [graph])]), starts
 
 
 def _twin(tensor: Tensor, *, data: bool = True) -> Tensor:
@@ -164,11 +161,11 @@ class _Cut:
     drawn: list[dict[Tensor, Array]]
 
 
-def _check(event: Event, model: ReferenceModel, vectors: int, seed: int, timeout: float, version: Version) -> Finding:
+def _check(event: Event, model: ReferenceModel, vectors: int, seed: int, timeout: float) -> Finding:
     if not isinstance(event.contract, Exact | WithinLsb):
         return Finding(event, Kept.UNCHECKED, 0.0, f'no check is known for the contract "{event.contract}"')
     try:
-        cut = _cut_out(event, vectors, seed, version)
+        cut = _cut_out(event, vectors, seed)
         return _compare(event, cut, model, timeout)
     except RuleBug:
         raise
@@ -176,16 +173,16 @@ def _check(event: Event, model: ReferenceModel, vectors: int, seed: int, timeout
         return Finding(event, Kept.UNCHECKED, 0.0, str(error))
 
 
-def _cut_out(event: Event, vectors: int, seed: int, version: Version) -> _Cut:
+def _cut_out(event: Event, vectors: int, seed: int) -> _Cut:
     """Raises a TosakitError where the two sides cannot be run on the same values."""
     olds = _replaced(event)
     if not olds:
         raise InvalidArgument("it replaces no value")
     before, before_inputs = None, list[Tensor]()
     if event.reference is None:
-        before, before_inputs = extract(event.before, olds, inputs=event.ranges, version=version)
+        before, before_inputs = extract(event.before, olds, inputs=event.ranges)
     news = [event.values[old] for old in olds]
-    after, after_inputs = extract(_new_records(event), news, inputs=event.ranges, version=version)
+    after, after_inputs = extract(_new_records(event), news, inputs=event.ranges)
     read = _read(event)
     foreign = [t for t in after_inputs if t not in read]
     if foreign and event.reference is None:

@@ -8,13 +8,19 @@ from tosakit.engine.contract import ChangesPrecision, Exact
 from tosakit.engine.driver import RewriteResult
 from tosakit.engine.rule import Event
 from tosakit.errors import RuleBug, TosakitError
-from tosakit.io.writer import dumps
 from tosakit.ir import ops
 from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program
 from tosakit.oracle.contracts import Finding, Kept, check_events
 from tosakit.oracle.cost import default_vectors, state_remark
-from tosakit.oracle.equivalence import Equivalence, Progress, Verdict, check_equivalence, input_specs
+from tosakit.oracle.equivalence import (
+    Equivalence,
+    Progress,
+    Verdict,
+    check_equivalence,
+    input_specs,
+    run_vectors,
+)
 from tosakit.oracle.inputs import input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, Status
 from tosakit.oracle.structure import same_computation
@@ -118,7 +124,7 @@ def check_rewrite(
         gap = f"{same.max_difference:g} LSB (seed {seed})"
         check.reasons.append(f"only exact rewrites were made, but outputs differ by up to {gap}")
     elif same.verdict is Verdict.UNKNOWN:
-        check.remarks.append(same.message)
+        check.remarks.append(same.message.partition("\n")[0])
         check.must_run(after)
     for stage in stages:
         check.each(stage, proved)
@@ -147,7 +153,6 @@ class _Check:
             vectors=min(LOCAL_VECTORS, self.vectors),
             seed=self.seed,
             timeout=self.timeout,
-            version=stage.before.version,
         )
         self.findings.extend(found)
         for finding in found:
@@ -210,7 +215,7 @@ class _Check:
             self.remarks.append("the program is not legal yet, so it cannot run")
             return
         drawn = list(input_vectors(input_specs(program), min(LOCAL_VECTORS, self.vectors), self.seed))
-        runs = list(self.model.run_many(dumps(program), drawn, timeout=self.timeout))
+        runs = run_vectors(self.model, program, drawn, self.timeout)
         if not any(run.status is Status.VALID for run in runs):
             first = f"the result is {runs[0].status.value}: {runs[0].message}"
             self.reasons.append(f"neither the original nor the result runs: {first}")
