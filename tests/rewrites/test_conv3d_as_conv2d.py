@@ -1,5 +1,6 @@
 """CONV3D as CONV2D is bit-identical for every kernel, stride, dilation and padding, on int8 and int16."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,10 @@ def _legal(size: int, kernel: int, stride: int, dilation: int, before: int, afte
     need = (kernel - 1) * dilation + 1
     size = max(size, need - before - after, 1)
     return size + (-(size - need + before + after)) % stride, stride, before, after
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(RULE, options={RULE.name: RULE.options("all")})
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,5 +1,6 @@
 """An int16 MATMUL in bytes keeps its bound on all inputs, and refuses where a sum could pass INT32."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,10 @@ def _net(
     net = Net()
     a, b = net.input("a", DType.INT16, (2, rows, terms)), net.input("b", DType.INT16, (2, terms, 4))
     return net.program(net.rescale(net.matmul(a, b), dtype, multiplier, shift, "y"))
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(RULE, options={RULE.name: RULE.options("all")})
 
 
 @settings(max_examples=30, deadline=None)

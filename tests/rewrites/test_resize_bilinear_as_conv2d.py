@@ -1,5 +1,6 @@
 """Bilinear RESIZE by whole factors as convolutions is bit-identical, on int8 and int16, and refuses the rest."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,10 @@ def _net(
     attrs = ops.Resize(mode=ResizeMode.BILINEAR)
     acc = net.op(attrs, (x, *shapes), acc_type, (batch, *out, 3), "acc")
     return net.program(net.rescale(acc, dtype, 1 << 14, 14 + 4, "y"))
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(RULE, options={RULE.name: RULE.options("all")})
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,5 +1,6 @@
 """Sub-pixel convolution is bit-identical for every kernel, stride and out_pad, and refuses what it cannot rearrange."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,10 @@ def _net(
 
 def _outputs(program: Program) -> list[str]:
     return [op.name for op in program.main.ops if op.name.endswith("CONV2D")]
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(RULE, options={RULE.name: RULE.options("all")})
 
 
 @settings(max_examples=40, deadline=None)
