@@ -1,7 +1,8 @@
 """Measure tosakit on synthetic graphs: CPU time per operator of every stage, and how it grows.
 
-Run it as ``python tests/perf/benchmarks.py [--sizes 12000,96000]``. Ratios and growth are what counts; absolute times are
-those of the machine at hand. The graph is an int16 chain of RESCALE, ADD with a constant, RESCALE, with their constants.
+Run it as ``python tests/perf/benchmarks.py [--sizes 12000,96000]``. Ratios and growth are what counts; absolute times
+are those of the machine at hand. The graph is an int16 chain of RESCALE, ADD with a constant, RESCALE, with their
+constants.
 """
 
 import argparse

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ _PACKED = (DType.FP4E2M1, DType.FP6E2M3, DType.FP6E3M2)
 """Types whose .npy files hold packed bytes along the last axis."""
 _AS_BYTES = (DType.FP8E5M2, DType.MXINT8)
 """Types whose .npy files hold one unsigned byte per element."""
+
+_READING = threading.Lock()
+"""numpy parses a header with ast.literal_eval, which CPython 3.11 sometimes fails to do in two threads at once."""
 
 _MESSAGE_LINES = 12
 _NOISE = re.compile(
@@ -204,7 +208,8 @@ def _save(path: Path, spec: TensorSpec, array: Array) -> None:
 
 
 def _load(path: Path, spec: TensorSpec) -> Array:
-    array: Array = np.load(path, allow_pickle=False)
+    with _READING:
+        array: Array = np.load(path, allow_pickle=False)
     if spec.dtype in _PACKED:
         return decode(array.tobytes(), spec.dtype, spec.shape)
     wanted = numpy_dtype(spec.dtype)
