@@ -34,6 +34,14 @@ def test_the_main_job(run: Run, folder: Path, int8_model: Path) -> None:
     assert files(folder) == ["int8.tosa", "model.tosa", "out.tosa"]
 
 
+def test_an_int8_interface_is_kept_with_a_warning(run: Run, folder: Path, int8_model: Path) -> None:
+    ran = run("rewrite", "int8.tosa", "-o", "out.tosa", "--io", "int8", "--vectors", "2")
+    assert ran.code == 0
+    assert "warning: with an int8 interface" in ran.err
+    main = load(folder / "out.tosa").main
+    assert [t.dtype for t in (*main.inputs, *main.outputs)] == [DType.INT8, DType.INT8]
+
+
 def test_exact_rewrites_say_so(run: Run) -> None:
     ran = run("rewrite", "model.tosa", "-o", "out.tosa", "--rules-module", BAD, "--rules", "good", "--seed", "7")
     assert re.fullmatch(
