@@ -5,7 +5,8 @@ import pytest
 from tests.spec.broken_files import FILES
 from tests.spec.cases import CASES, Case
 from tosakit.spec.diagnostics import CODES, Diagnostic
-from tosakit.spec.verify import verify
+from tosakit.spec.operator_check import Memory
+from tosakit.spec.verify import verify, walk
 
 NAMED = [pytest.param(case, id=f"{case.code}-{number}") for number, case in enumerate(CASES)]
 
@@ -20,6 +21,16 @@ def test_broken_program_shows_exactly_this_code(case: Case) -> None:
 def test_legal_sibling_shows_nothing(case: Case) -> None:
     found = case.diagnostics(broken=False)
     assert not found, "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_what_was_found_clean_does_not_hide_a_fault(case: Case) -> None:
+    memory, legal, broken = Memory(), case.program(broken=False), case.program(broken=True)
+    if case.values or legal.version != broken.version:
+        pytest.skip("a memory is for one version, and what values can be is worked out anew")
+    assert [found.diagnostic.code for found in walk(legal, case.target, memory)] == []
+    assert {found.diagnostic.code for found in walk(broken, case.target, memory)} == {case.code}
+    assert [found.diagnostic.code for found in walk(legal, case.target, memory)] == []
 
 
 def test_every_code_has_a_case() -> None:

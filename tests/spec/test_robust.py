@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.spec.cases import CASES, Block, Case, Net
 from tests.support.random_graphs import RandomGraph
 from tosakit.errors import TosakitError
-from tosakit.io.reader import load
 from tosakit.io.writer import dumps
 from tosakit.ir import ops
 from tosakit.ir.enums import BlockSize, DType, NanPropagationMode, ResizeMode, RoundingMode
@@ -21,7 +20,10 @@ from tosakit.ir.graph import Graph, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program, Region
 from tosakit.ir.types import byte_size
+from tosakit.spec.check import check
 from tosakit.spec.diagnostics import CODES
+from tosakit.spec.files import check_file
+from tosakit.spec.target import Target
 from tosakit.spec.verify import verify
 
 SIZES = st.integers(-3, 5)
@@ -73,6 +75,10 @@ def test_nonsense_gives_diagnostics_and_no_exception(program: Program) -> None:
     found = verify(program)
     assert all(d.code in CODES and str(d) for d in found)
     assert [str(d) for d in verify(program)] == [str(d) for d in found]
+    for target in ({}, {"profiles": ["pro-int"], "level": "8k", "spec": "1.0"}):
+        found = check(program, **target)
+        assert all(d.code in CODES and str(d) for d in found)
+        assert [str(d) for d in check(program, **target)] == [str(d) for d in found]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
@@ -87,12 +93,14 @@ def test_flipped_bytes_of_a_file_give_diagnostics_and_no_exception(case: Case) -
         data = bytearray(original)
         for _ in range(rng.choice((1, 2, 4))):
             data[rng.randrange(8, len(data))] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
-        try:
-            program = load(bytes(data))
-        except TosakitError:
+        report = check_file(bytes(data), Target())
+        assert all(d.code in CODES and str(d) for d in report.diagnostics)
+        program = report.program
+        if program is None:
+            assert report.has_errors
             continue
         loaded += 1
-        assert all(d.code in CODES and str(d) for d in verify(program))
+        assert all(d.code in CODES and str(d) for d in check(program, level="8k"))
     assert loaded
 
 
