@@ -120,9 +120,7 @@ def run(
         total.boundary.extend(part.boundary)
         if check != "none":
             last = _record(done, last, part)
-        if part.stopped:
-            total.stopped = True
-            break
+        total.stopped = total.stopped or part.stopped
     total.refusals = list(dict.fromkeys(total.refusals))  # rule sets may repeat what others said
     return done
 
@@ -199,15 +197,12 @@ def _require_kept(check: CheckReport) -> None:
 
 
 def _refuse_illegal(done: Rewriting) -> None:
-    """The verifier's errors after rewriting are fatal: the user's where they were there before, else the rules'."""
+    """Errors of the verifier are fatal now: the rules' fault where the original had none, else the user's."""
     errors = [finding for finding in verify(done.program) if finding.severity == "error"]
     if not errors:
         return
-    loaded = [finding for finding in done.diagnostics if finding.severity == "error"]
-    known = dict.fromkeys((finding.code, finding.op_type, finding.tensors) for finding in loaded)
-    new = [finding for finding in errors if (finding.code, finding.op_type, finding.tensors) not in known]
-    text = "\n  ".join(str(finding) for finding in (new or errors)[:SHOWN])
-    if new and not known:
+    text = "\n  ".join(str(finding) for finding in errors[:SHOWN])
+    if not any(finding.severity == "error" for finding in done.diagnostics):
         rules = ", ".join(done.result.rules_fired) or "none"
         raise RuleBug(
             f"the rewritten program is not legal TOSA, the original was (rules that fired: {rules}):\n  {text}"

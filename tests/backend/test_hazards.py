@@ -253,7 +253,10 @@ def malformed() -> Sequence[Program]:
     x = net.input("x", I32, (4,))
     programs.append(net.program(net.rescale(x, I16, [], [], scale32=True, per_channel=True)))
     net = Net()
-    programs.append(net.program(net.rescale(net.input("x", I32, (4,)), I16, [1, 1, 1], [0, -5, 1], scale32=True)))
+    programs.append(net.program(net.rescale(net.input("x", I32, (4,)), I16, [1, 1, 1], [20, 20, 20], scale32=True)))
+    for shift in (-5, 0, 1):
+        net = Net()
+        programs.append(net.program(net.rescale(net.input("x", I32, (4,)), I16, 1, shift, scale32=True)))
     net = Net()
     programs.append(net.program(net.rescale(net.input("x", DType.FP32, (4,)), I16, 1, 1, scale32=True)))
     net = Net()

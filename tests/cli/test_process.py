@@ -71,8 +71,9 @@ def test_the_same_bytes_and_report_under_any_hash_seed(tmp_path: Path) -> None:
     assert results[0] == results[1]
 
 
-def test_a_reader_that_goes_away_is_no_fault(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tosakit", "show", str(CORPUS / "dscnn_kws_a8w8.tosa")]
+@pytest.mark.parametrize("arguments", [["show", CORPUS / "dscnn_kws_a8w8.tosa"], ["rules", "split_int48_bias"]])
+def test_a_reader_that_goes_away_is_no_fault(arguments: list[str | Path]) -> None:
+    command = [sys.executable, "-m", "tosakit", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
         assert child.stdout is not None

@@ -18,18 +18,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 done; 1 not equivalent, or refused by Vela; 2 the user's input or options; 3 a fault of tosakit or of a rule.
     """
-    from tosakit.cli.parser import build_parser
-
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal cannot show
     try:
-        options = build_parser().parse_args(arguments)
-        code = int(options.run(options))
+        code = _run(arguments)
         sys.stdout.flush()
         return code
-    except SystemExit as end:  # argparse has said why, or printed what it was asked for
-        return end.code if isinstance(end.code, int) else USER
     except RuleBug as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
@@ -55,6 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return FAULT
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    from tosakit.cli.parser import build_parser
+
+    try:
+        options = build_parser().parse_args(arguments)
+    except SystemExit as end:  # argparse has said why, or printed what it was asked for
+        return end.code if isinstance(end.code, int) else USER
+    return int(options.run(options))
 
 
 def _let_go_of_stdout() -> None:
