@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from tosakit._gc import collector_paused
 from tosakit.engine.pattern import match_at
 from tosakit.engine.rule import (
     BoundaryChange,
@@ -23,7 +24,7 @@ from tosakit.engine.rule import (
 from tosakit.errors import InvalidModel, RuleBug, TosakitError
 from tosakit.ir import ops
 from tosakit.ir.graph import AnyOp, Graph, OpRecord, Tensor
-from tosakit.ir.operator import Attributes, Foreign
+from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics.intervals import Interval, Intervals
@@ -58,6 +59,7 @@ class RewriteResult:
 Trace = Callable[[Event], None]
 
 
+@collector_paused()
 def run_steps(
     program: Program,
     steps: Sequence[Step],
@@ -211,7 +213,8 @@ class _RuleSetRun:
 
     def _sweep(self, left: int | None) -> int | None:
         """Try every operator once, and again whatever a rewrite touches."""
-        work = deque(op for op in self._ops() if type(op.attrs) in self.by_kind)
+        by_kind = self.by_kind
+        work = deque([op for op in self._ops() if type(op.attrs) in by_kind])
         queued = dict.fromkeys(work)
         while work and left != 0:
             op = work.popleft()
@@ -226,7 +229,7 @@ class _RuleSetRun:
                     f'block "{self.graph.name}": rules chase each other without end; the last to fire: {self._last()}'
                 )
             for other in reversed(touched):
-                if type(other.attrs) in self.by_kind and other not in queued:
+                if other not in queued:
                     work.appendleft(other)
                     queued[other] = None
         self._ops()
@@ -247,9 +250,10 @@ class _RuleSetRun:
     def _try(self, op: AnyOp) -> list[AnyOp] | None:
         """Try every rule at ``op``; the operators to look at next where one fired, else None."""
         for rule in self.by_kind[type(op.attrs)]:
-            self.refused.pop((rule.name, op), None)
+            if self.refused:
+                self.refused.pop((rule.name, op), None)
             match = match_at(rule.pattern, op)
-            if match is None or any(isinstance(o.attrs, Foreign) for o in match.ops):
+            if match is None:
                 continue
             try:
                 plan = rule.precondition(match, self.contexts[rule.name])
@@ -303,7 +307,12 @@ class _RuleSetRun:
         return {tensor: self.intervals.of(tensor) for tensor in cut if tensor.dtype in INTEGER_RANGES}
 
     def _touched(self, replacement: Replacement) -> list[AnyOp]:
-        """The operators to look at again: the new ones, their readers and what feeds them."""
-        readers = [user for new in replacement.values.values() for user in new.users if user in self.graph]
-        feeders = [p for op in replacement.ops for t in op.inputs if (p := t.producer) is not None and p in self.graph]
-        return list(dict.fromkeys([*replacement.ops, *readers, *feeders]))
+        """What some rule may look at again: new operators, readers of new values, and what feeds new operators."""
+        touched = dict.fromkeys(replacement.ops)
+        for new in replacement.values.values():
+            touched.update(dict.fromkeys(new.users))
+        for op in replacement.ops:
+            for tensor in op.inputs:
+                if (producer := tensor.producer) is not None:
+                    touched[producer] = None
+        return [op for op in touched if type(op.attrs) in self.by_kind]

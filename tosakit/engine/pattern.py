@@ -1,11 +1,11 @@
 """Patterns: what a rule looks for, as typed data that mirrors the left half of its picture."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tosakit.ir.graph import AnyOp, Op, Tensor
-from tosakit.ir.operator import Attributes
+from tosakit.ir.operator import Attributes, Foreign
 
 A_co = TypeVar("A_co", bound=Attributes, covariant=True)
 
@@ -39,13 +39,13 @@ class Capture(Generic[A_co]):
                 yield from operand
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Match:
     """The operators and values a pattern found. ``match[CAPTURE]`` is typed by the capture."""
 
     root: AnyOp
-    found_ops: dict[Capture[Attributes], AnyOp] = field(default_factory=dict)
-    found_values: dict[AnyValue, Tensor] = field(default_factory=dict)
+    found_ops: dict[Capture[Attributes], AnyOp]
+    found_values: dict[AnyValue, Tensor]
 
     def __getitem__(self, capture: Capture[A_co]) -> Op[A_co]:
         return self.found_ops[capture]  # type: ignore[return-value]
@@ -61,23 +61,28 @@ class Match:
 
 
 def match_at(pattern: Capture[Attributes], op: AnyOp) -> Match | None:
-    """Match ``pattern`` with its root at ``op``; None where it does not fit. O(size of the pattern)."""
-    match = Match(op)
+    """Match ``pattern`` with its root at ``op``; None where it does not fit. O(size of the pattern).
+
+    Nothing matches a foreign operator, which no rule may touch.
+    """
+    found_ops: dict[Capture[Attributes], AnyOp] = {}
+    found_values: dict[AnyValue, Tensor] = {}
     todo: list[tuple[Capture[Attributes], AnyOp]] = [(pattern, op)]
     while todo:
         capture, candidate = todo.pop()
-        if not isinstance(candidate.attrs, capture.kinds) or len(candidate.inputs) < len(capture.operands):
+        attrs, inputs = candidate.attrs, candidate.inputs
+        if not isinstance(attrs, capture.kinds) or isinstance(attrs, Foreign) or len(inputs) < len(capture.operands):
             return None
         if capture.single_reader and (not candidate.outputs or candidate.output.single_user is None):
             return None
-        if match.found_ops.setdefault(capture, candidate) is not candidate:
+        if found_ops.setdefault(capture, candidate) is not candidate:
             return None
-        for operand, tensor in zip(capture.operands, candidate.inputs, strict=False):
+        for operand, tensor in zip(capture.operands, inputs, strict=False):
             if isinstance(operand, AnyValue):
-                if match.found_values.setdefault(operand, tensor) is not tensor:
+                if found_values.setdefault(operand, tensor) is not tensor:
                     return None
             elif operand is not None:
                 if tensor.producer is None:
                     return None
                 todo.append((operand, tensor.producer))
-    return match
+    return Match(op, found_ops, found_values)

@@ -80,7 +80,7 @@ class Rule(Generic[P]):
     options: type[Any] = NoOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Event:
     """One rewrite that happened."""
 

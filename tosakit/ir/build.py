@@ -30,7 +30,7 @@ class Builder:
     ) -> Tensor:
         """Add an operator with one result of the given dtype and shape; returns the result."""
         suffix = name or attrs.NAME.lower()
-        result = Tensor(f"{self.hint}_{suffix}", dtype, tuple(int(size) for size in shape))
+        result = Tensor(f"{self.hint}_{suffix}", dtype, tuple(map(int, shape)))
         self.ops.append(Op(attrs, inputs, (result,), location=self.location, origin=self.origin))
         return result
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tosakit.errors import InvalidModel
 from tosakit.ir.enums import DType
-from tosakit.ir.graph import _STATEFUL, AnyOp, Data, Graph, Op, Table, Tensor, TensorExtras
+from tosakit.ir.graph import AnyOp, Data, Graph, Op, Table, Tensor, TensorExtras
 from tosakit.ir.operator import Attributes
 
 _new_tensor: Callable[[type[Tensor]], Tensor] = Tensor.__new__
@@ -96,11 +96,35 @@ def make_graph(
     graph.set_inputs(inputs)
     graph.set_outputs(outputs)
     if in_order:
-        graph._sorted = tuple(ops)
-        has_cells = any(tensor._extras.variable for tensor in tensors.values())
-        graph._state_order = [op for op in ops if type(op._attrs) in _STATEFUL or (has_cells and op.is_stateful)]
-        graph._state_index = {op: index for index, op in enumerate(graph._state_order)}
+        graph._set_order(ops)
     return graph
+
+
+def copy_graph(graph: Graph) -> Graph:
+    """An independent copy of a block; see :meth:`Graph.clone`."""
+    tensors, ops = list(graph._tensors.values()), graph.ops
+    copies = make_tensors(
+        list(graph._tensors),
+        [tensor._dtype for tensor in tensors],
+        [tensor._shape for tensor in tensors],
+        [tensor._data for tensor in tensors],
+        [tensor._extras for tensor in tensors],
+        "tensors",
+    )
+    for tensor, copy in zip(tensors, copies, strict=True):
+        copy._table = tensor._table
+        copy._quantization = tensor._quantization
+    twins = dict(zip(tensors, copies, strict=True))
+
+    def twins_of(lists: list[tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
+        return [tuple([twins[tensor] for tensor in each]) for each in lists]
+
+    attrs, inputs, outputs, locations = op_columns(ops)
+    made = make_ops(attrs, twins_of(inputs), twins_of(outputs), locations)
+    for op, copied in zip(ops, made, strict=True):
+        copied.origin = op.origin
+    table = dict(zip(graph._tensors, copies, strict=True))
+    return make_graph(graph.graph["name"], table, made, *twins_of([graph.inputs, graph.outputs]))
 
 
 class TensorColumns(NamedTuple):

@@ -13,6 +13,7 @@ output" is nothing but "is used by exit".
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast
 
 import networkx as nx
@@ -318,9 +319,7 @@ class OpRecord(NamedTuple):
     outputs: tuple[Tensor, ...]
 
 
-def _order_key(op: AnyOp) -> tuple[int, int]:
-    return op._position, op._id
-
+_POSITION = attrgetter("_position")
 
 V_co = TypeVar("V_co", covariant=True)
 
@@ -332,8 +331,7 @@ class _OpMapping(Mapping[AnyOp, V_co]):
         self._owner = graph
 
     def __contains__(self, op: object) -> bool:
-        owner = self._owner
-        return isinstance(op, Op) and (op in owner._ops or op is owner.entry or op is owner.exit)
+        return op in self._owner
 
     def __iter__(self) -> Iterator[AnyOp]:
         yield self._owner.entry
@@ -449,7 +447,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
 
     def __contains__(self, item: object) -> bool:
         """True for an operator of this graph."""
-        return item in self._node
+        return isinstance(item, Op) and (item in self._ops or item is self.entry or item is self.exit)
 
     def owns(self, tensor: Tensor) -> bool:
         """True where the tensor belongs to this block."""
@@ -480,14 +478,16 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         """
         if op in self._ops:
             raise InvalidArgument(f"operator {op!r} is already in block {self.name!r}")
+        tensors = self._tensors
         for operand in op._inputs:
-            if not self.owns(operand):
+            if tensors.get(operand._name) is not operand:
                 raise InvalidArgument(f"operand {operand!r} of {op.name} does not belong to block {self.name!r}")
         for tensor in op._outputs:
-            if not tensor._extras.variable and (tensor._producer not in (None, op) or tensor._users):
+            producer = tensor._producer
+            if not tensor._extras.variable and ((producer is not None and producer is not op) or tensor._users):
                 raise InvalidArgument(f"result {tensor!r} of {op.name} is in use already")
         for tensor in op._outputs:
-            if not self.owns(tensor):
+            if tensors.get(tensor._name) is not tensor:
                 self._declare(tensor)
             if not tensor._extras.variable:
                 tensor._producer = op
@@ -525,11 +525,11 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         stack = list(candidates)[::-1]
         while stack:
             op = stack.pop()
-            if op not in self._ops or op.is_stateful or not op._outputs or any(t._users for t in op._outputs):
+            if op not in self._ops or op.is_stateful or not op._outputs or any([t._users for t in op._outputs]):
                 continue
             self.erase(op)
             erased.append(op)
-            stack.extend(p for t in reversed(op._inputs) if (p := t._producer) is not None)
+            stack.extend([p for t in reversed(op._inputs) if (p := t._producer) is not None])
         return erased
 
     def set_operand(self, op: AnyOp, slot: int, tensor: Tensor) -> None:
@@ -575,9 +575,10 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         becomes an output is renamed too, and where its own name is part of the block's interface, or it stands for two
         outputs, an IDENTITY gives the output its name. Returns the erased operators.
         """
+        made: dict[Tensor, None] = {}
         for op in new_ops:
             self.add_op(op, like=at)
-        made = dict.fromkeys(t for op in new_ops for t in op._outputs)
+            made.update(dict.fromkeys(op._outputs))
         named: dict[Tensor, None] = {}
         for old, new in values.items():
             if old is new:
@@ -659,31 +660,9 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
 
     def clone(self) -> "Graph":
         """An independent copy of the block that shares attributes, constant data and annotations. O(n)."""
-        copy = Graph(self.graph["name"])
-        twins: dict[Tensor, Tensor] = {}
-        for tensor in self._tensors.values():
-            twin = Tensor(
-                tensor._name,
-                tensor._dtype,
-                tensor._shape,
-                tensor._data,
-                quantization=tensor._quantization,
-                extras=tensor._extras,
-                table=tensor._table,
-            )
-            twins[tensor] = copy._tensors[twin._name] = twin
-        for op in self.ops:
-            twin_op: AnyOp = Op(
-                op._attrs,
-                tuple(twins[t] for t in op._inputs),
-                tuple(twins[t] for t in op._outputs),
-                location=op.location,
-                origin=op.origin,
-            )
-            copy._register(twin_op)
-        copy.set_inputs([twins[t] for t in self.inputs])
-        copy.set_outputs([twins[t] for t in self.outputs])
-        return copy
+        from tosakit.ir.bulk import copy_graph
+
+        return copy_graph(self)
 
     def __deepcopy__(self, memo: object) -> "Graph":
         return self.clone()
@@ -704,19 +683,31 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
 
     # ---------------------------------------------------------------- order
     def _sort(self) -> None:
-        in_file_order = sorted(self._ops, key=_order_key)
-        seen: dict[AnyOp | None, None] = {None: None, self.entry: None}
-        for op in in_file_order:
+        ops = sorted(self._ops, key=_POSITION)  # stable: among those of one position the older stays first
+        for position, op in enumerate(ops):
+            op._position = position
+        if not self._is_topological(ops):
+            ops = self._topological(ops)
+            for position, op in enumerate(ops):
+                op._position = position
+        self._set_order(ops)
+
+    def _is_topological(self, ops: list[AnyOp]) -> bool:
+        """Whether every operator comes after the producers of its operands, going by their positions."""
+        entry = self.entry
+        for op in ops:
+            position = op._position
             for operand in op._inputs:
-                if operand._producer not in seen:
-                    in_file_order = self._topological(in_file_order)
-                    break
-            else:
-                seen[op] = None
-                continue
-            break
-        self._sorted = tuple(in_file_order)
-        self._state_order = [op for op in in_file_order if op.is_stateful]
+                producer = operand._producer
+                if producer is not None and producer._position >= position and producer is not entry:
+                    return False
+        return True
+
+    def _set_order(self, ops: Sequence[AnyOp]) -> None:
+        """Declare ``ops``, all of the block's, to be in program order."""
+        self._sorted = tuple(ops)
+        has_cells = any(tensor._extras.variable for tensor in self._tensors.values())
+        self._state_order = [op for op in ops if type(op._attrs) in _STATEFUL or (has_cells and op.is_stateful)]
         self._state_index = {op: index for index, op in enumerate(self._state_order)}
 
     def _topological(self, in_file_order: list[AnyOp]) -> list[AnyOp]:
