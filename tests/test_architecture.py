@@ -23,7 +23,7 @@ ALLOWED: dict[str, str] = {
     "io": "_gc errors ir",
     "numerics": "errors ir",
     "spec": "_gc errors io ir numerics",
-    "engine": "errors ir numerics",
+    "engine": "_gc errors ir numerics",
     "_child": "errors",
     "_interface": "errors ir",
     "catalogue": "engine errors",

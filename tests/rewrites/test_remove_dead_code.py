@@ -20,7 +20,7 @@ def test_golden(golden: Callable[..., None]) -> None:
 def test_exactly_what_the_outputs_need_is_left() -> None:
     changed = Counter[bool]()
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=400, deadline=None, derandomize=True)
     @given(small_programs())
     def check(program: Program) -> None:
         graph = program.main
