@@ -87,11 +87,15 @@ class _Tuples(dict[bytes, tuple[int, ...]]):
         return values
 
 
-def spread(chosen: Mask, read: Callable[[Mask], list[Any]], default: Any = None) -> list[Any]:
+Rows = Mask | slice
+"""A choice among rows, as numpy takes it."""
+
+
+def spread(chosen: Mask, read: Callable[[Rows], list[Any]], default: Any = None) -> list[Any]:
     """What ``read`` gives for the chosen rows, in their places; ``default`` elsewhere."""
     count = np.count_nonzero(chosen)
     if count == len(chosen):
-        return read(chosen)
+        return read(slice(None))
     values: list[Any] = [default] * len(chosen)
     if count:
         for row, value in zip(np.flatnonzero(chosen).tolist(), read(chosen), strict=True):

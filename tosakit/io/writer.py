@@ -112,11 +112,11 @@ class _Distinct(Generic[T]):
     """The distinct objects of a list, and for each entry which one it is."""
 
     def __init__(self, entries: Sequence[T]) -> None:
-        identities = list(map(id, entries))
-        distinct = dict(zip(identities, entries, strict=True))
-        numbers = dict(zip(distinct, count()))
-        self.objects = list(distinct.values())
-        self.rows = np.fromiter([numbers[identity] for identity in identities], np.int64, len(entries))
+        numbers: dict[int, int] = {}
+        rows = [numbers.setdefault(identity, len(numbers)) for identity in map(id, entries)]
+        self.rows = np.fromiter(rows, np.int64, len(rows))
+        firsts = np.flatnonzero(np.diff(np.maximum.accumulate(self.rows), prepend=-1))
+        self.objects = [entries[row] for row in firsts.tolist()]
 
     def column(self, values: Iterable[int]) -> Ints:
         """A number per entry, from a number per distinct object."""
