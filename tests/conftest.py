@@ -5,9 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tosakit.engine.rule import Step
 from tosakit.testing import check_golden
+
+# The suite draws the same examples on every machine,
+# so a red run can be repeated; ``--hypothesis-profile explore`` draws new ones.
+settings.register_profile("tosakit", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None)
+settings.load_profile("tosakit")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
