@@ -70,6 +70,12 @@ def read_producers(model: Model) -> dict[str, str]:
         return producers
 
 
+def read_block_name(model: Model) -> str:
+    """The name of the first block; empty where it has none. Errors as :func:`read_interface`."""
+    with _first_block(model) as block:
+        return (block.Name() or b"").decode()
+
+
 @contextmanager
 def _first_block(model: Model) -> Iterator[Any]:
     """The block's accessor; what goes wrong while it is read is a fault of the file."""

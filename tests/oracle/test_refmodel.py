@@ -38,6 +38,17 @@ def _fake(path: Path, script: str) -> ReferenceModel:
     return ReferenceModel(executable=path, jobs=1)
 
 
+@pytest.mark.parametrize("name", ["", "forward", "main"])
+def test_the_block_may_have_any_name(tmp_path: Path, name: str) -> None:
+    tensors = [tensor("x", [3], "INT8"), tensor("y", [3], "INT8")]
+    file = save(tmp_path / "named.tosa", block(name, tensors, [op("IDENTITY", ["x"], ["y"])], ["x"], ["y"]))
+    values = np.array([1, -2, 3], np.int8)
+    for model in (file, file.read_bytes()):
+        result = MODEL.run(model, [values])
+        assert (result.status, result.message) == (Status.VALID, "")
+        np.testing.assert_array_equal(result.outputs[0], values, strict=True)
+
+
 @pytest.mark.parametrize("name", ["dscnn_kws_a8w8", "resblock_a8w8", "add_a16w8"])
 def test_agrees_with_the_python_binding(name: str) -> None:
     import tosa_reference_model

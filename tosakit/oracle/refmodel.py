@@ -32,8 +32,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tosakit._child import ChildResult, run_child
-from tosakit._interface import Interface, Model, TensorSpec, read_interface
+from tosakit._interface import Interface, Model, TensorSpec, read_block_name, read_interface
 from tosakit.errors import InvalidArgument, ToolMissing, Unsupported
+from tosakit.io.reader import load
+from tosakit.io.writer import save
 from tosakit.ir.enums import DType
 from tosakit.ir.types import INTEGER_RANGES, decode, encode, numpy_dtype
 
@@ -47,6 +49,7 @@ _AS_BYTES = (DType.FP8E5M2, DType.MXINT8)
 _READING = threading.Lock()
 """numpy parses a header with ast.literal_eval, which CPython 3.11 sometimes fails to do in two threads at once."""
 
+_ENTRY = "main"
 _MESSAGE_LINES = 12
 _NOISE = re.compile(
     r"Backtrace generation|Attaching debugger|Caught signal|Graph result:|"
@@ -174,14 +177,24 @@ def _installed_executable() -> Path:
 
 
 def _provide(model: Model, file: Path) -> None:
-    """Make ``model`` readable as ``file``, without copying a file that may be gigabytes where the system allows it."""
-    if isinstance(model, bytes):
+    """Make ``model`` readable as ``file``, without copying a file that may be gigabytes where the system allows it.
+
+    The executable crashes unless the first block is called "main"; one of another name gets a copy that says so.
+    """
+    if read_block_name(model) != _ENTRY:
+        program = load(model)
+        main = program.main
+        for block in program.regions[0].blocks:
+            block.name = f"{block.name}_" if block.name == _ENTRY else block.name
+        main.name = _ENTRY
+        save(program, file)
+    elif isinstance(model, bytes):
         file.write_bytes(model)
-        return
-    try:
-        file.symlink_to(model.absolute())
-    except OSError:
-        shutil.copyfile(model, file)
+    else:
+        try:
+            file.symlink_to(model.absolute())
+        except OSError:
+            shutil.copyfile(model, file)
 
 
 def _check_inputs(specs: Sequence[TensorSpec], arrays: Sequence[Array]) -> None:
