@@ -16,7 +16,7 @@ from tosakit.io.writer import dumps
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
-from tosakit.ir.graph import AnyOp, Tensor, TensorExtras
+from tosakit.ir.graph import AnyOp, Op, Tensor, TensorExtras
 from tosakit.ir.program import Program
 from tosakit.rewriting import Rewriting, batches, rewrite
 
@@ -207,6 +207,24 @@ def test_an_illegal_program_that_no_rule_repairs_is_the_user_s() -> None:
     text = str(refused.value)
     assert text.startswith("the program is not legal TOSA and no rule repaired it:\n  error: ")
     assert 'insert_int16_rescale refused at ADD -> "y": ' in text
+
+
+@pytest.mark.parametrize("operands", [1, 3])
+def test_rules_are_not_asked_about_operators_of_no_clear_meaning(operands: int) -> None:
+    """A rule may take apart operands without counting them, and read constants without looking for their bytes."""
+    net = Net()
+    x = net.input("x", I32, (4,))
+    program = net.program(net.op(ops.Add(), [x] * operands, I32, (4,), "y"))
+    with pytest.raises(InvalidModel, match=r"no rule repairs:\n  error: (.|\n)*WrongInputList at .* #0 ADD"):
+        run(program, AGAIN)
+
+
+def test_rules_are_not_asked_about_constants_without_data() -> None:
+    net = Net()
+    lost = Tensor("lost", I32, (4,))
+    net.graph.add_op(Op(ops.Const(), (), (lost,)))
+    with pytest.raises(InvalidModel, match=r'no rule repairs:\n  error: (.|\n)*ConstantWithoutData at .* \("lost"\)'):
+        run(net.program(net.add(net.input("x", I32, (4,)), lost)), AGAIN)
 
 
 def test_a_change_of_precision_needs_a_check() -> None:

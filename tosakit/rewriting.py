@@ -16,7 +16,7 @@ from tosakit.ir.program import Program
 from tosakit.oracle.equivalence import Progress
 from tosakit.oracle.structure import same_computation
 from tosakit.oracle.verdict import CheckReport, Stage, check_rewrite, promise_of
-from tosakit.spec.diagnostics import Diagnostic
+from tosakit.spec.diagnostics import REPAIRABLE, Diagnostic
 from tosakit.spec.verify import verify
 
 Check = Literal["none", "end", "each"]
@@ -96,13 +96,17 @@ def run(
     """The first half of :func:`rewrite`: run the steps on a copy of ``before``. :func:`settle` is the second half.
 
     ``options`` maps a step's name to an instance of its option class. Raises InvalidArgument for an unknown target or
-    check, RuleBug where a rule breaks a promise.
+    check, InvalidModel for a program whose errors are not :data:`~tosakit.spec.diagnostics.REPAIRABLE`, RuleBug where
+    a rule breaks a promise.
     """
     if check not in ("none", "end", "each"):
         raise InvalidArgument(f'check "{check}" is unknown; it is none, end or each')
     require_target(target)
+    diagnostics = verify(before)
+    if hopeless := [finding for finding in _errors(diagnostics) if finding.code not in REPAIRABLE]:
+        raise InvalidModel(f"the program is not legal TOSA in a way that no rule repairs:\n  {_listed(hopeless)}")
     program = before.clone()
-    done = Rewriting(before, program, tuple(steps), RewriteResult(program), verify(before))
+    done = Rewriting(before, program, tuple(steps), RewriteResult(program), diagnostics)
     total, last = done.result, before
     for batch in batches(steps):
         left = None if stop_after is None else max(stop_after - len(total.events), 0)
@@ -198,14 +202,22 @@ def _require_kept(check: CheckReport) -> None:
 
 def _refuse_illegal(done: Rewriting) -> None:
     """Errors of the verifier are fatal now: the rules' fault where the original had none, else the user's."""
-    errors = [finding for finding in verify(done.program) if finding.severity == "error"]
+    errors = _errors(verify(done.program))
     if not errors:
         return
-    text = "\n  ".join(str(finding) for finding in errors[:SHOWN])
-    if not any(finding.severity == "error" for finding in done.diagnostics):
+    text = _listed(errors)
+    if not _errors(done.diagnostics):
         rules = ", ".join(done.result.rules_fired) or "none"
         raise RuleBug(
             f"the rewritten program is not legal TOSA, the original was (rules that fired: {rules}):\n  {text}"
         )
     refused = "".join(f"\n  {r.rule} refused at {r.operator}: {r.reason}" for r in done.result.refusals[:SHOWN])
     raise InvalidModel(f"the program is not legal TOSA and no rule repaired it:\n  {text}{refused}")
+
+
+def _errors(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
+    return [finding for finding in findings if finding.severity == "error"]
+
+
+def _listed(findings: Sequence[Diagnostic]) -> str:
+    return "\n  ".join(str(finding) for finding in findings[:SHOWN])

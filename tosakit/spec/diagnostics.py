@@ -30,6 +30,18 @@ class Diagnostic:
         return f"{self.severity}: {self.message}\n  {self.code} at {place}{f' ({names})' if names else ''}"
 
 
+REPAIRABLE = frozenset(
+    (
+        *("WrongInputType", "WrongOutputType", "WrongAccumulatorType", "WrongBiasType", "NonConstantOperand"),
+        *("NeedsNewerVersion", "MissingProfile", "MissingExtension", "LevelKernel", "LevelStride", "LevelScale"),
+        *("LevelTensorSize", "LevelNesting", "LevelListSize", "LevelShapeLength"),
+        *("InputZeroPointNotZero", "WeightZeroPointNotZero", "OutputZeroPointNotZero"),
+        *("MulShiftInvalid", "TableLength", "TableSlope", "ScaleTrue", "ScaleNotTrue", "RescaleMultiplierNegative"),
+        *("RescaleShiftOutOfRange", "ResultOverflow", "RescaleInputRange"),
+    )
+)
+"""Codes of errors that a rule may repair; with any other, what the operators mean is in doubt, and no rule is asked."""
+
 CODES: dict[str, str] = {
     # operands, results and their types
     "WrongInputList": "The number of operands differs from what the operator takes.",
