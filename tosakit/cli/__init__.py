@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tosakit.errors import RuleBug, TosakitError
 
@@ -21,25 +21,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal cannot show
+    return answer(lambda: _run(arguments))
+
+
+def answer(work: Callable[[], int]) -> int:
+    """Do some work and return its exit code; where it raises, say why and return the code for that."""
     try:
-        code = _run(arguments)
+        code = work()
         sys.stdout.flush()
         return code
     except RuleBug as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         print(f"error: {error}\n  this is a bug in the rule, not in your model", file=sys.stderr)
-        return error.exit_code
-    except TosakitError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+        return exit_code_of(error)
     except BrokenPipeError:
         _let_go_of_stdout()
         return NOBODY_READS
-    except OSError as error:
-        _let_go_of_stdout()
+    except (TosakitError, OSError) as error:
+        if isinstance(error, OSError):
+            _let_go_of_stdout()
         print(f"error: {error}", file=sys.stderr)
-        return USER
+        return exit_code_of(error)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -49,7 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"error: {type(error).__name__}: {error}\n  this is a fault of tosakit; please report it, with the above",
             file=sys.stderr,
         )
-        return FAULT
+        return exit_code_of(error)
+
+
+def exit_code_of(error: Exception) -> int:
+    """What the command line ends with where this was raised."""
+    if isinstance(error, TosakitError):
+        return error.exit_code
+    return USER if isinstance(error, OSError) else FAULT
 
 
 def _run(arguments: Sequence[str] | None) -> int:

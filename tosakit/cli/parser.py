@@ -73,12 +73,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _rewrite(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Rewrite a .tosa file by a pipeline or by named rules."
-    parser.epilog = EXIT_CODES
-    parser.add_argument("input", metavar="IN", help="the .tosa file to rewrite (- for stdin)")
+    parser.description = "Rewrite .tosa files by a pipeline or by named rules."
+    parser.epilog = f"{EXIT_CODES}; of many files the highest"
+    parser.add_argument("inputs", nargs="+", metavar="IN", help="the .tosa file to rewrite (- for stdin), or many")
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="where to write the result (- for stdout; default: nowhere)"
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="where to write the result (- for stdout; default: nowhere); for many files a folder",
     )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rewrite N files at a time (default: 1)")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--pipeline",

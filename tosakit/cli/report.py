@@ -11,29 +11,33 @@ from typing import Any
 
 from tosakit._version import __version__
 from tosakit.backend.compile import Compilation
+from tosakit.cli import exit_code_of
 from tosakit.cli.compare import equivalence_json, finite
 from tosakit.cli.vela import vela_json
 from tosakit.engine.contract import ChangesPrecision, Contract, Exact, WithinLsb
-from tosakit.errors import InvalidArgument, TosakitError
+from tosakit.errors import InvalidArgument
 from tosakit.rewriting import Rewriting
 
 REPORT_VERSION = 1
+
+FileJson = dict[str, str | None]
+"""A file by its ``path`` and ``sha256``, which is None for a file that was not read."""
 
 
 @dataclass
 class Story:
     """What a run of ``tosakit rewrite`` came to, filled in as it goes on; the rest is None."""
 
-    input: dict[str, str]
+    input: FileJson
     target: str
     steps: list[str]
     done: Rewriting | None = None
     vela: Compilation | None = None
-    output: dict[str, str] | None = None
-    error: TosakitError | None = None
+    output: FileJson | None = None
+    error: Exception | None = None
 
 
-def file_json(place: str, content: Path | bytes) -> dict[str, str]:
+def file_json(place: str, content: Path | bytes) -> FileJson:
     """A file by its path and the SHA-256 of its bytes."""
     digest = hashlib.sha256()
     if isinstance(content, bytes):
@@ -89,10 +93,10 @@ def build_report(story: Story) -> dict[str, Any]:
     }
 
 
-def _error(error: TosakitError | None) -> dict[str, Any] | None:
+def _error(error: Exception | None) -> dict[str, Any] | None:
     if error is None:
         return None
-    return {"kind": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
+    return {"kind": type(error).__name__, "message": str(error), "exit_code": exit_code_of(error)}
 
 
 def contract_json(contract: Contract) -> dict[str, Any]:
@@ -128,12 +132,12 @@ def _check(done: Rewriting) -> dict[str, Any] | None:
     }
 
 
-def write_report(place: str, story: Story) -> None:
-    """Write the report to stdout (``-``), or to a file, whole or not at all.
+def write_report(place: str, report: dict[str, Any]) -> None:
+    """Write a report to stdout (``-``), or to a file, whole or not at all.
 
     Raises InvalidArgument where the place cannot be written.
     """
-    text = json.dumps(build_report(story), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(report, indent=1, allow_nan=False) + "\n"
     if place == "-":
         sys.stdout.write(text)
         return

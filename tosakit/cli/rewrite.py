@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,7 +13,7 @@ from tosakit.catalogue import Catalogue
 from tosakit.cli.compare import DIFFERENCE_COLUMNS, difference_rows
 from tosakit.cli.console import contract_text, progress_bars, say, say_diagnostics, say_some, table
 from tosakit.cli.parser import catalogue_of, parse_settings, source_of
-from tosakit.cli.report import Story, contract_json, file_json, write_report
+from tosakit.cli.report import FileJson, Story, build_report, contract_json, file_json, write_report
 from tosakit.cli.vela import compile_with, print_vela
 from tosakit.engine.rule import Event, Step
 from tosakit.errors import InvalidArgument, TosakitError
@@ -27,59 +28,90 @@ DEFAULT_PIPELINE = "int16"
 TARGET_PIPELINE = "ethos-u"
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What the options ask for, whatever the file."""
+
+    steps: tuple[Step, ...]
+    values: dict[str, Any]
+    target: str
+
+
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit code."""
-    _refuse_impossible(options)
-    _refuse_places(options)
-    catalogue = catalogue_of(options)
-    steps = _steps(catalogue, options)
-    values = catalogue.options(_settings(options), steps)
-    if getattr(values.get("widen_int8_activations"), "io", "") == "int8":
-        say(
-            "warning: with an int8 interface its own rounding is the floor: 0 dB gained in the median over real nets, "
-            "against 9 dB with --io int16"
-        )
-    if options.vela:
-        require_vela(options.vela)
-    target = options.target or options.vela or ""
-    require_target(target)
-    source = source_of(options.input)
-    program = load(source)
-    story = Story(file_json(options.input, source), target, [step.name for step in steps])
+    if len(options.inputs) > 1 or (options.output not in (None, "-") and Path(options.output).is_dir()):
+        from tosakit.cli.rewrite_many import run_many
+
+        return run_many(options)
+    options.input = options.inputs[0]
+    refuse_impossible(options)
+    refuse_places(options)
+    plan = plan_of(options)
+    warn(plan)
+    story = Story({"path": options.input, "sha256": None}, plan.target, [step.name for step in plan.steps])
     try:
-        annotated = _annotate(program, options, source)
-        _work(program, steps, values, options, story, annotated)
-    except TosakitError as error:
-        story.error = error
-        if options.report:
-            write_report(options.report, story)
+        code = rewrite_file(options, plan, story)
+    except TosakitError:
+        if options.report and story.input["sha256"]:
+            write_report(options.report, build_report(story))
         raise
     if options.report:
-        write_report(options.report, story)
+        write_report(options.report, build_report(story))
     if "-" not in _places(options).values() and story.done is not None:
         _print(story.done)
         if story.vela is not None and story.vela.report is not None:
             print_vela(story.vela.report)
-    say(_last_line(story, options))
+    say(last_line(story, options))
+    return code
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """Rules, their options, and the target. Raises InvalidArgument for wrong names, ToolMissing without Vela."""
+    catalogue = catalogue_of(options)
+    steps = _steps(catalogue, options)
+    values = catalogue.options(_settings(options), steps)
+    if options.vela:
+        require_vela(options.vela)
+    target = options.target or options.vela or ""
+    require_target(target)
+    return Plan(steps, values, target)
+
+
+def warn(plan: Plan) -> None:
+    """Say what may disappoint, whatever the file."""
+    if getattr(plan.values.get("widen_int8_activations"), "io", "") == "int8":
+        say(
+            "warning: with an int8 interface its own rounding is the floor: 0 dB gained in the median over real nets, "
+            "against 9 dB with --io int16"
+        )
+
+
+def rewrite_file(options: argparse.Namespace, plan: Plan, story: Story) -> int:
+    """Load, rewrite, check, write and compile one file; fills in the story and returns the exit code.
+
+    Raises what goes wrong, and leaves it in the story too.
+    """
+    try:
+        source = source_of(options.input)
+        program = load(source)
+        story.input = file_json(options.input, source)
+        annotated = _annotate(program, options, source)
+        _work(program, plan, options, story, annotated)
+    except Exception as error:
+        story.error = error
+        raise
     return 0 if story.vela is None or story.vela.accepted else 1
 
 
-def _work(
-    program: Program,
-    steps: tuple[Step, ...],
-    values: dict[str, Any],
-    options: argparse.Namespace,
-    story: Story,
-    annotated: bool,
-) -> None:
+def _work(program: Program, plan: Plan, options: argparse.Namespace, story: Story, annotated: bool) -> None:
     for note in program.notes:
         say(f"note: {note}")
     with _Trace(options.trace) as trace:
         done = run_steps(
             program,
-            steps,
-            options=values,
-            target=story.target,
+            plan.steps,
+            options=plan.values,
+            target=plan.target,
             check=options.check,
             stop_after=options.stop_after,
             trace=trace,
@@ -100,7 +132,7 @@ def _work(
         story.output = _write(done.program, options.output, annotated)
 
 
-def _write(program: Program, place: str, annotated: bool) -> dict[str, str]:
+def _write(program: Program, place: str, annotated: bool) -> FileJson:
     if place == "-":
         data = dumps(program)
         sys.stdout.buffer.write(data)
@@ -112,7 +144,8 @@ def _write(program: Program, place: str, annotated: bool) -> dict[str, str]:
     return file_json(place, Path(place))
 
 
-def _refuse_impossible(options: argparse.Namespace) -> None:
+def refuse_impossible(options: argparse.Namespace) -> None:
+    """Raises InvalidArgument for numbers that make no sense."""
     if options.vectors is not None and options.vectors < 1:
         raise InvalidArgument(
             f"--vectors {options.vectors}: at least one vector is needed; to skip the check type --check none"
@@ -128,7 +161,7 @@ def _places(options: argparse.Namespace) -> dict[str, str]:
     return {option: place for option in ("output", "report", "trace") if (place := getattr(options, option))}
 
 
-def _refuse_places(options: argparse.Namespace) -> None:
+def refuse_places(options: argparse.Namespace) -> None:
     """Nothing may be written where it cannot be, or where the input or something else of this run stands."""
     taken = {_real(options.input): "the input"} if options.input != "-" else {}
     if options.qparams:
@@ -229,7 +262,7 @@ def _print(done: Rewriting) -> None:
         table("against the original", DIFFERENCE_COLUMNS, difference_rows(done.check.equivalence))
 
 
-def _last_line(story: Story, options: argparse.Namespace) -> str:
+def last_line(story: Story, options: argparse.Namespace) -> str:
     """One line that scripts can read: its wording does not depend on the numbers."""
     done = story.done
     assert done is not None
