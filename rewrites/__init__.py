@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from rewrites.bool_as_int32 import RULE as BOOL_AS_INT32
 from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
 from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
@@ -28,6 +29,7 @@ RULES: tuple[Step, ...] = (
     CONV3D_AS_CONV2D,
     INT16_MATMUL_AS_INT8,
     RESIZE_BILINEAR_AS_CONV2D,
+    BOOL_AS_INT32,
     REMOVE_IDENTITY_RESCALE,
     DEDUPLICATE_CONSTANTS,
     REMOVE_DEAD_CODE,
@@ -38,6 +40,7 @@ CLEAN_UP: tuple[Step, ...] = (REMOVE_IDENTITY_RESCALE, DEDUPLICATE_CONSTANTS, RE
 PIPELINES: Mapping[str, tuple[Step, ...]] = {
     "int16": (WIDEN_INT8_ACTIVATIONS, INSERT_INT16_RESCALE, LEGALIZE_INT48_RESCALE, *CLEAN_UP),
     "ethos-u": (
+        BOOL_AS_INT32,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,
