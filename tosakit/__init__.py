@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tosakit.ir.program import Program
     from tosakit.ir.types import QuantParams
     from tosakit.oracle.equivalence import check_equivalence
+    from tosakit.oracle.ranges import ranges
     from tosakit.rewriting import rewrite
     from tosakit.spec.check import check
     from tosakit.spec.verify import verify
@@ -38,6 +39,7 @@ __all__ = [
     "dumps",
     "load",
     "load_qparams",
+    "ranges",
     "rewrite",
     "save",
     "verify",
@@ -58,6 +60,7 @@ _HOMES = {
     "dumps": "tosakit.io.writer",
     "load": "tosakit.io.reader",
     "load_qparams": "tosakit.io.qparams",
+    "ranges": "tosakit.oracle.ranges",
     "rewrite": "tosakit.rewriting",
     "save": "tosakit.io.writer",
     "verify": "tosakit.spec.verify",

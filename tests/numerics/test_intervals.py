@@ -421,7 +421,7 @@ def test_bounds_are_read_only_and_integers_where_channels_agree():
 def test_what_is_not_understood_holds_any_value():
     b = Builder("t")
     x = b.clamp(tensor(I8, 2), 0, 1)
-    for attrs in (ops.BitwiseAnd(), ops.Custom(), ops.CondIf(), ops.VariableRead()):
+    for attrs in (ops.Custom(), ops.CondIf(), ops.VariableRead()):
         assert of(b.op(attrs, (x, x), I8, (2,))) == (-128, 127)
     inexact = b.rescale(x, I8, 1 << 14, 14, scale32=False, rounding_mode=RoundingMode.INEXACT_ROUND)
     assert of(inexact) == (-128, 127)

@@ -21,6 +21,7 @@ from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program
 from tosakit.ir.types import BITS
 from tosakit.numerics.intervals import Intervals
+from tosakit.numerics.program_intervals import program_intervals
 
 CONVOLUTIONS = (ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d)
 BIAS_BITS = 40
@@ -71,7 +72,7 @@ def find_hazards(program: Program, accelerator: str) -> list[Hazard]:
     O(size of the program). An operator that is not as TOSA has it is none: the verifier and Vela speak about those.
     """
     issues = [issue for issue in KNOWN_ISSUES if family(accelerator) in issue.families]
-    intervals = Intervals()
+    intervals = program_intervals(program)
     return list(_hazards(program, issues, intervals))
 
 

@@ -65,6 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _rewrite(commands.add_parser("rewrite", help="rewrite a file, check it, write it, perhaps compile it"))
     _check(commands.add_parser("check", help="say everything that is wrong with files, and what they need"))
+    _ranges(commands.add_parser("ranges", help="say what every integer tensor can hold, and which operators are safe"))
     _rules(commands.add_parser("rules", help="list rules, transforms and pipelines"))
     _show(commands.add_parser("show", help="print a file as readable text"))
     _vela(commands.add_parser("vela", help="compile a file with Vela for Ethos-U"))
@@ -165,6 +166,22 @@ def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", action="store_true", help="show the operators around each finding")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_lazy("check"))
+
+
+def _ranges(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Bound every integer tensor, and say which operators that proves safe from undefined results."
+    parser.epilog = "exit codes: 0 done; 1 an operator is unsafe; 2 the input or options; 3 a fault of tosakit"
+    parser.add_argument("input", metavar="FILE", help="the .tosa file (- for stdin)")
+    parser.add_argument(
+        "--inputs",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=LOW..HIGH",
+        help="what inputs can be (default: all of their type)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_lazy("ranges"))
 
 
 def _show(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from tosakit._gc import collector_paused
+from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import match_at
 from tosakit.engine.rule import (
     BoundaryChange,
@@ -28,6 +29,7 @@ from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics.intervals import Interval, Intervals
+from tosakit.numerics.program_intervals import program_intervals
 
 REWRITES_PER_OPERATOR = 8
 """Rewrites a rule set may make, per operator it starts with, before it is stopped as endless."""
@@ -114,7 +116,7 @@ def _run_transform(
     trace: Trace | None,
     for_check: bool,
 ) -> None:
-    context = Context(target, options.get(step.name) or step.options(), Intervals())
+    context = Context(target, options.get(step.name) or step.options(), program_intervals(program))
     before = program.clone() if for_check else program
     try:
         outcome = step.run(program, context)
@@ -142,7 +144,7 @@ def _run_rules(
     trace: Trace | None,
     for_check: bool,
 ) -> None:
-    intervals = Intervals()
+    intervals = program_intervals(program)
     contexts = {rule.name: Context(target, options.get(rule.name) or rule.options(), intervals) for rule in rules}
     by_kind = _index(rules)
     for graph in program.blocks:
@@ -296,6 +298,8 @@ class _RuleSetRun:
         except TosakitError as error:
             raise RuleBug(f"rule {rule.name} at {describe(root)}: {error}") from error
         self.intervals.forget(replacement.values.values())
+        if not isinstance(contract, Exact):
+            self.intervals.forget_assumed()  # other values now go into regions, loops and variables
         self.result.events.append(event)
         if self.trace is not None:
             self.trace(event)

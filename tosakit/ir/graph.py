@@ -434,6 +434,13 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         return cast(tuple[AnyOp, ...], self._sorted)
 
     @property
+    def stateful(self) -> tuple[AnyOp, ...]:
+        """The operators among :attr:`ops` that are stateful: control flow, variables, and what nobody knows."""
+        if self._sorted is None:
+            self._sort()
+        return tuple(self._state_order)
+
+    @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor of the block, used or not, in the order they were added."""
         return tuple(self._tensors.values())

@@ -10,7 +10,7 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import AnyOp
 from tosakit.ir.operator import Attributes
-from tosakit.ir.types import INTEGER_RANGES, byte_size, decode
+from tosakit.ir.types import byte_size, decode
 from tosakit.numerics._interval import (
     LIMIT,
     UNBOUNDED,
@@ -115,10 +115,6 @@ def _clamp(op: AnyOp, of: Lookup) -> Interval | None:
     return clip(operand(op, 0, of), low, high)
 
 
-def _select(op: AnyOp, of: Lookup) -> Interval:
-    return hull(operand(op, 1, of), operand(op, 2, of))
-
-
 def _clz(_op: AnyOp, _of: Lookup) -> Interval:
     return Interval(0, 32)
 
@@ -126,15 +122,6 @@ def _clz(_op: AnyOp, _of: Lookup) -> Interval:
 def _argmax(op: AnyOp, _of: Lookup) -> Interval | None:
     shape, axis = op.inputs[0].shape, op.attrs.axis if isinstance(op.attrs, ops.ArgMax) else -1
     return Interval(0, shape[axis] - 1) if 0 <= axis < len(shape) and shape[axis] > 0 else None
-
-
-def _cast(op: AnyOp, of: Lookup) -> Interval | None:
-    """Widening keeps values; narrowing drops high bits, and BOOL keeps only whether the value is 0."""
-    source, target = op.inputs[0].dtype, op.output.dtype
-    if target not in INTEGER_RANGES or not (source in INTEGER_RANGES or source == DType.BOOL):
-        return None
-    value = operand(op, 0, of)
-    return value if value.within(*INTEGER_RANGES[target]) else None
 
 
 # -------------------------------------------------------------------------------------------------- TABLE, RESCALE
@@ -291,8 +278,6 @@ HANDLERS: Mapping[type[Attributes], Handler] = {
     ops.Clamp: _clamp,
     ops.Clz: _clz,
     ops.ArgMax: _argmax,
-    ops.Select: _select,
-    ops.Cast: _cast,
     ops.Table: _table,
     ops.Rescale: rescale,
 }

@@ -2,9 +2,10 @@
 
 From the block inputs (any value of their dtype, unless the caller narrows it) and the constants, bounds go through each
 operator in exact integer arithmetic; where constants allow it every index of the last axis, the channel, has bounds of
-its own. What is not understood (CUSTOM, control flow, state, operators unknown to this version) holds any value of its
-dtype. A result that the specification does not allow to leave its dtype is taken not to: that is what makes other
-executions unpredictable. To prove that none does, ask :meth:`Intervals.unclipped`.
+its own. What is not understood (CUSTOM, operators unknown to this version) holds any value of its dtype; so do control
+flow and state, unless their intervals are handed in (:mod:`tosakit.numerics.program_intervals` works them out). A
+result that the specification does not allow to leave its dtype is taken not to: that is what makes other executions
+unpredictable. To prove that none does, ask :meth:`Intervals.unclipped`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,12 +19,12 @@ from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import INTEGER_RANGES
-from tosakit.numerics import _interval_movement, _interval_ops, _interval_sums
-from tosakit.numerics._interval import UNBOUNDED, Handler, Interval, add, clip, fit, last, of_constant
+from tosakit.numerics import _interval_logic, _interval_movement, _interval_ops, _interval_sums
+from tosakit.numerics._interval import UNBOUNDED, Handler, Interval, add, clip, fit, hull, last, of_constant
 from tosakit.numerics._interval_ops import rescale_unclipped
 from tosakit.numerics._interval_sums import CONVOLUTIONS, accumulator
 
-__all__ = ["Interval", "Intervals"]
+__all__ = ["Interval", "Intervals", "Range"]
 
 Range: TypeAlias = tuple[int, int]
 
@@ -31,6 +32,7 @@ _RANGES: Mapping[DType, Range] = {**INTEGER_RANGES, DType.BOOL: (0, 1)}
 
 _HANDLERS: Mapping[type[Attributes], Handler] = {
     **_interval_ops.HANDLERS,
+    **_interval_logic.HANDLERS,
     **_interval_movement.HANDLERS,
     **_interval_sums.HANDLERS,
     **{kind: accumulator for kind in CONVOLUTIONS},
@@ -55,16 +57,20 @@ class Intervals:
     """Intervals of tensors, worked out on demand and remembered: each tensor's is computed once.
 
     ``inputs`` narrows what tensors hold, both ends included; meant for block inputs, but any integer tensor will do.
-    Tensors of any number of graphs may be asked for. Whoever changes a graph calls :meth:`forget` for the tensors that
-    took the place of others, also where the values stay the same: it keeps track through what is remembered.
+    ``assumed`` are intervals that were worked out elsewhere, such as those of a region's inputs. Tensors of any number
+    of graphs may be asked for. Whoever changes a graph calls :meth:`forget` for the tensors that took the place of
+    others, also where the values stay the same: it keeps track through what is remembered.
 
     Raises InvalidArgument for a range that is empty, outside the tensor's dtype, or of a tensor that holds no integers.
     """
 
-    def __init__(self, inputs: Mapping[Tensor, Range] | None = None) -> None:
+    def __init__(
+        self, inputs: Mapping[Tensor, Range] | None = None, assumed: Mapping[Tensor, Interval] | None = None
+    ) -> None:
         self._known: dict[Tensor, Interval] = {}
         self._sums: dict[Tensor, Interval] = {}
-        self._given: dict[Tensor, Interval] = {}
+        self._given: dict[Tensor, Interval] = dict(assumed or {})
+        self._assumed = dict.fromkeys(self._given)
         for tensor, (low, high) in (inputs or {}).items():
             smallest, largest = _range(tensor)
             if not smallest <= low <= high <= largest:
@@ -73,6 +79,12 @@ class Intervals:
                     f"the range of {tensor.dtype.name}"
                 )
             self._given[tensor] = Interval(int(low), int(high))
+            self._assumed.pop(tensor, None)
+
+    @property
+    def given(self) -> Mapping[Tensor, Interval]:
+        """What was handed in."""
+        return self._given
 
     def of(self, tensor: Tensor) -> Interval:
         """What a tensor can hold. INT8 and INT16 that a RESCALE reads or writes as unsigned count as signed here too.
@@ -137,6 +149,37 @@ class Intervals:
         handler = rescale_unclipped if isinstance(op.attrs, ops.Rescale) else _HANDLERS.get(type(op.attrs))
         exact = None if handler is None else self._apply(op, handler)
         return self.of(op.output) if exact is None else _settled(exact, op.output)
+
+    def partial(self, op: AnyOp) -> Interval:
+        """What the sum of any of an operator's terms can be, in whatever order they are added, before the bias.
+
+        As :meth:`unclipped`, but for CONV2D and its kin, MATMUL and REDUCE_SUM no term has to be there. Raises as
+        :meth:`unclipped`.
+        """
+        is_convolution = isinstance(op.attrs, CONVOLUTIONS)
+        summing = is_convolution or isinstance(op.attrs, ops.MatMul | ops.MatMulT | ops.ReduceSum)
+        handler = _HANDLERS.get(type(op.attrs))
+        if not summing or handler is None or len(op.inputs) < len(op.attrs.OPERANDS):
+            return self.unclipped(op)
+        whole, zero_points = self._look_up(op.inputs[0]), op.inputs[3:4] if is_convolution else op.inputs[2:3]
+        nothing = self._look_up(zero_points[0]).overall if zero_points else Interval(0, 0)
+        some = hull(whole, nothing)
+        if some == whole:  # then so are the terms
+            return self.without_bias(op) if is_convolution else self.unclipped(op)
+        return handler(op, lambda tensor: some if tensor is op.inputs[0] else self._look_up(tensor)) or UNBOUNDED
+
+    def assume(self, tensor: Tensor, interval: Interval) -> None:
+        """Take ``interval`` for what a tensor holds; nothing that depends on it may have been asked for yet."""
+        self._given[tensor] = interval
+        self._assumed[tensor] = None
+        self._known.pop(tensor, None)
+
+    def forget_assumed(self) -> None:
+        """Forget what was assumed, and all that was worked out so far; ``inputs`` stay as they are."""
+        if self._assumed:
+            for tensor in self._assumed:
+                self._given.pop(tensor, None)
+            self._assumed, self._known, self._sums = {}, {}, {}
 
     def forget(self, tensors: Iterable[Tensor]) -> None:
         """Forget the intervals of these tensors and of all that was worked out from them or what they replaced.

@@ -1,12 +1,14 @@
 """``check``: everything that is wrong with a program, for a target or for none, and what the program needs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tosakit._gc import collector_paused
-from tosakit.ir.graph import AnyOp, Graph
+from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.program import Program
 from tosakit.ir.text import format_operator
+from tosakit.numerics.intervals import Interval
+from tosakit.numerics.program_intervals import assumptions
 from tosakit.spec.diagnostics import Diagnostic
 from tosakit.spec.levels import CODES
 from tosakit.spec.operator_check import Memory
@@ -72,9 +74,10 @@ def examine(program: Program, target: Target) -> Report:
         located.append(found)
         if found.diagnostic.severity == "error" and found.diagnostic.code not in TARGET_CODES:
             failed[found.block] = None
+    assumed = {} if failed else assumptions(program)
     for block in program.blocks:
         if block not in failed:
-            located = [*_without_slopes(located, block), *_range_findings(block, memory)]
+            located = [*_without_slopes(located, block), *_range_findings(block, memory, assumed)]
     order = {id(block): index for index, block in enumerate(program.blocks)}
     located.sort(key=lambda found: _place(found, order))
     return Report(tuple(located), _needs(memory))
@@ -96,8 +99,8 @@ def _without_slopes(located: Iterable[Located], block: Graph) -> Iterator[Locate
             yield found
 
 
-def _range_findings(block: Graph, memory: Memory) -> Iterator[Located]:
-    ranges = RangeCheck(memory)
+def _range_findings(block: Graph, memory: Memory, assumed: Mapping[Tensor, Interval]) -> Iterator[Located]:
+    ranges = RangeCheck(memory, {t: interval for t, interval in assumed.items() if block.owns(t)})
     for index, op in enumerate(block.ops):
         for finding in ranges.findings(op) if op.inputs else ():
             yield locate(block, index, op, finding)

@@ -4,6 +4,8 @@ A finding is an error where every execution breaks the REQUIRE, and a warning, w
 only cannot exclude it. A TABLE of INT16 with a step that 16 bits do not hold is an error unless the operand provably
 never stands at the step: the table is a constant that nothing else excuses. Real tables with such a step (reciprocals)
 have it where the operand never is, and the analysis shows that.
+
+Findings without a code are not for ``check``: they name a REQUIRE of which nothing at all is known.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +20,8 @@ from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import BITS, INTEGER_RANGES
+from tosakit.numerics._interval import hull, subtract, times
+from tosakit.numerics._interval_sums import CONVOLUTIONS
 from tosakit.numerics.intervals import Interval, Intervals
 from tosakit.spec.call import Finding, constant_array
 from tosakit.spec.operator_check import Memory
@@ -29,6 +33,7 @@ Rule = Callable[[AnyOp, Intervals], Iterator[Finding]]
 Range = tuple[int, int]
 
 _CONSTANTS = (ops.Const, ops.ConstShape)
+_SUMS = (*CONVOLUTIONS, ops.ReduceSum, ops.MatMul, ops.MatMulT)
 
 
 class RangeCheck:
@@ -38,11 +43,15 @@ class RangeCheck:
     repeat cost a look-up. Only what it does not settle is worth an analysis of the graph, channel by channel.
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, assumed: Mapping[Tensor, Interval]) -> None:
         self._values = memory.values
         self._verdicts = memory.verdicts
-        self._whole = Intervals()
-        self._ranges: dict[Tensor, Range] = {}
+        self._whole = Intervals(assumed=assumed)
+        self._ranges: dict[Tensor, Range] = {
+            tensor: _widened(interval.lowest, interval.highest)
+            for tensor, interval in assumed.items()
+            if tensor.dtype in INTEGER_RANGES
+        }
         self._steps: dict[object, tuple[Range | None, bool]] = {}
 
     def findings(self, op: AnyOp) -> list[Finding]:
@@ -65,7 +74,7 @@ class RangeCheck:
         if settled or rule is None:
             return []
         try:
-            return list(rule(op, self._whole))
+            return _told(rule, op, self._whole)
         except TosakitError:  # broken constants further up, which are reported there
             return []
 
@@ -93,7 +102,7 @@ class RangeCheck:
         output = op.outputs[0]
         try:
             here = Intervals(given)
-            settled = rule is None or not list(rule(op, here))
+            settled = rule is None or not _told(rule, op, here)
             if not follow or output.dtype not in INTEGER_RANGES:
                 return None, settled
             found = here.of(output)
@@ -102,6 +111,23 @@ class RangeCheck:
         wide = _widened(found.lowest, found.highest)
         smallest, largest = INTEGER_RANGES[output.dtype]
         return (wide if wide[0] > smallest or wide[1] < largest else None), settled
+
+
+def unproved(op: AnyOp, intervals: Intervals) -> list[Finding]:
+    """Every REQUIRE on the values of an operator that the intervals do not prove: an error is always broken.
+
+    Raises InvalidModel for broken constants above the operator.
+    """
+    rule = RULES.get(type(op.attrs))
+    return [] if rule is None else list(rule(op, intervals))
+
+
+def _told(rule: Rule, op: AnyOp, intervals: Intervals) -> list[Finding]:
+    return [finding for finding in rule(op, intervals) if finding.code]
+
+
+def _unknown(what: str, tensor: Tensor) -> Finding:
+    return Finding("", what, (tensor,), "warning")
 
 
 def _widened(low: int, high: int) -> Range:
@@ -134,14 +160,40 @@ def _result(op: AnyOp, intervals: Intervals) -> Iterator[Finding]:
     low, high = INTEGER_RANGES[op.output.dtype]
     exact = intervals.unclipped(op)
     allowed = f"{op.output.dtype.name} holds {low} to {high}"
-    yield from _finding(_outside(exact, low, high), "ResultOverflow", "the exact result", exact, allowed, (op.output,))
+    how = _outside(exact, low, high)
+    yield from _finding(how, "ResultOverflow", "the exact result", exact, allowed, (op.output,))
+    if not how and isinstance(op.attrs, _SUMS):
+        some = intervals.partial(op)
+        how = "maybe" if _outside(some, low, high) else ""
+        yield from _finding(how, "ResultOverflow", "a sum of some of the terms", some, allowed, (op.output,))
+
+
+def _int32_result(op: AnyOp, intervals: Intervals) -> Iterator[Finding]:
+    """ABS, NEGATE and INTDIV of the smallest INT32 leave it; narrower types are computed in INT32."""
+    if op.output.dtype == DType.INT32:
+        yield from _result(op, intervals)
+
+
+def _average(op: AnyOp, intervals: Intervals) -> Iterator[Finding]:
+    """The sum of a window must fit INT32."""
+    attrs, x = op.attrs, op.inputs[0]
+    if not isinstance(attrs, ops.AvgPool2d) or x.dtype not in INTEGER_RANGES or len(attrs.kernel) != 2:
+        return
+    value = hull(subtract(intervals.of(x), intervals.of(op.inputs[1]).overall), Interval(0, 0))
+    total = times(value, attrs.kernel[0] * attrs.kernel[1])
+    low, high = INTEGER_RANGES[DType.INT32]
+    how = "maybe" if _outside(total, low, high) else ""
+    yield from _finding(how, "ResultOverflow", "the sum of a window", total, f"INT32 holds {low} to {high}", (x,))
 
 
 def _rescale(op: AnyOp, intervals: Intervals) -> Iterator[Finding]:
     """The operand less its zero point must fit the shift (scale32), the scaled value must fit INT32 (without)."""
     attrs, source = op.attrs, op.inputs[0]
     shifts = constant_array(op.inputs[2])
-    if not isinstance(attrs, ops.Rescale) or shifts is None or source.dtype not in INTEGER_RANGES:
+    if not isinstance(attrs, ops.Rescale) or source.dtype not in INTEGER_RANGES:
+        return
+    if shifts is None or (not attrs.scale32 and constant_array(op.inputs[1]) is None):
+        yield _unknown("multiplier and shift are no constants, and what they allow is not known", op.inputs[2])
         return
     zero = intervals.of(op.inputs[3])
     value = intervals.of(source)
@@ -180,7 +232,10 @@ def steep_segments(entries: Ints) -> Ints:
 def _table(op: AnyOp, intervals: Intervals) -> Iterator[Finding]:
     """An INT16 table must not have a steep step where the operand can stand; value v reads entry (v + 32768) >> 7."""
     entries = constant_array(op.inputs[1])
-    if op.inputs[0].dtype != DType.INT16 or entries is None or entries.size != 513:
+    if op.inputs[0].dtype != DType.INT16:
+        return
+    if entries is None or entries.size != 513:
+        yield _unknown("the table is no constant, and its steps are not known", op.inputs[1])
         return
     steep = steep_segments(entries.reshape(-1))
     if not steep.size:
@@ -207,10 +262,12 @@ def _bounded(operand: int, code: str, what: str, limits: Callable[[AnyOp], tuple
         if allowed is None or tensor.is_constant or tensor.dtype not in INTEGER_RANGES:
             return
         interval = intervals.of(tensor)
+        how = _outside(interval, *allowed)
+        text = f"it must be {allowed[0]} to {allowed[1]}"
         if (interval.lowest, interval.highest) != INTEGER_RANGES[tensor.dtype]:
-            how = _outside(interval, *allowed)
-            text = f"it must be {allowed[0]} to {allowed[1]}"
             yield from _finding(how, code, what, interval, text, (tensor,))
+        elif how:
+            yield _unknown(f"nothing is known of {what}, {text}", tensor)
 
     return check
 
@@ -224,29 +281,46 @@ def _width(op: AnyOp) -> tuple[int, int] | None:
     return 0, BITS.get(op.inputs[0].dtype, 1) - 1
 
 
+_indices = _bounded(1, "GatherIndexOutOfRange", "an index", _rows)
+
+
+def _scatter(op: AnyOp, intervals: Intervals) -> Iterator[Finding]:
+    """SCATTER must not write a row twice; computed indices are not known well enough to tell."""
+    yield from _indices(op, intervals)
+    indices = op.inputs[1]
+    if not indices.is_constant and (len(indices.shape) != 2 or indices.shape[1] != 1):
+        yield _unknown("the indices are no constants, and whether one comes twice is not known", indices)
+
+
 def _divisor(op: AnyOp, intervals: Intervals) -> Iterator[Finding]:
-    """INTDIV must not divide by 0."""
+    """INTDIV must not divide by 0, nor the smallest INT32 by -1."""
     tensor = op.inputs[1]
-    if tensor.is_constant or tensor.dtype not in INTEGER_RANGES:
+    if tensor.dtype not in INTEGER_RANGES:
         return
     interval = intervals.of(tensor)
-    known = (interval.lowest, interval.highest) != INTEGER_RANGES[tensor.dtype]
-    if known and np.any((np.asarray(interval.low) <= 0) & (np.asarray(interval.high) >= 0)):
+    has_zero = bool(np.any((np.asarray(interval.low) <= 0) & (np.asarray(interval.high) >= 0)))
+    has_zero = has_zero and not tensor.is_constant
+    if has_zero and (interval.lowest, interval.highest) == INTEGER_RANGES[tensor.dtype]:
+        yield _unknown("nothing is known of the divisor, it must not be 0", tensor)
+    elif has_zero:
         how = "always" if interval.magnitude == 0 else "maybe"
         yield from _finding(how, "DivisionByZero", "the divisor", interval, "it must not be 0", (tensor,))
+    elif intervals.of(op.inputs[0]).lowest == INTEGER_RANGES[DType.INT32][0] and interval.lowest <= -1:
+        yield from _int32_result(op, intervals)
 
 
 _SHIFTED = _bounded(1, "ShiftAmountInvalid", "the shift amount", _width)
 
 RULES: Mapping[type[Attributes], Rule] = {
-    **dict.fromkeys((ops.Add, ops.Sub, ops.Mul, ops.ReduceSum, ops.MatMul, ops.MatMulT), _result),
-    **dict.fromkeys((ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d), _result),
+    **dict.fromkeys((ops.Add, ops.Sub, ops.Mul, *_SUMS), _result),
+    **dict.fromkeys((ops.Abs, ops.Negate), _int32_result),
     **dict.fromkeys((ops.ArithmeticRightShift, ops.LogicalLeftShift, ops.LogicalRightShift), _SHIFTED),
     ops.Rescale: _rescale,
     ops.Table: _table,
     ops.IntDiv: _divisor,
-    ops.Gather: _bounded(1, "GatherIndexOutOfRange", "an index", _rows),
-    ops.Scatter: _bounded(1, "GatherIndexOutOfRange", "an index", _rows),
-    ops.RowGather: _bounded(1, "GatherIndexOutOfRange", "an index", _rows),
+    ops.AvgPool2d: _average,
+    ops.Gather: _indices,
+    ops.Scatter: _scatter,
+    ops.RowGather: _indices,
 }
 """Rules about values by operator class."""

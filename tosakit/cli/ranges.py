@@ -1,0 +1,83 @@
+"""``tosakit ranges``: what every integer tensor can hold, and which operators that proves safe."""
+
+import argparse
+import json
+import re
+
+from tosakit.cli.console import say, table
+from tosakit.cli.parser import source_of
+from tosakit.errors import InvalidArgument
+from tosakit.io.reader import load
+from tosakit.oracle.ranges import OperatorRange, Ranges, Safety, TensorRange, ranges
+
+UNSAFE = 1
+"""Exit code where an operator is unsafe."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the subcommand: 1 where an operator is unsafe, else 0."""
+    found = ranges(load(source_of(options.input)), parse_inputs(options.inputs))
+    if options.json:
+        print(json.dumps(_as_json(found), indent=1))
+    else:
+        _print(found)
+    say(str(found))
+    return UNSAFE if found.count(Safety.UNSAFE) else 0
+
+
+def parse_inputs(entries: list[str]) -> dict[str, tuple[int, int]]:
+    """``["NAME=LOW..HIGH"]`` as a mapping. Raises InvalidArgument for anything else."""
+    inputs: dict[str, tuple[int, int]] = {}
+    for entry in entries:
+        parts = re.fullmatch(r"(.+)=([+-]?\d+)\.\.([+-]?\d+)", entry)
+        if parts is None:
+            raise InvalidArgument(f'--inputs {entry}: expected NAME=LOW..HIGH, such as "x=-100..100"')
+        inputs[parts[1]] = int(parts[2]), int(parts[3])
+    return inputs
+
+
+def _print(found: Ranges) -> None:
+    rows = [
+        (t.block, t.name, f"{t.dtype.name} {list(t.shape)}", t.lowest, t.highest, _channels(t)) for t in found.tensors
+    ]
+    table("tensors", ("block", "tensor", "type", "lowest", "highest", ""), rows)
+    open_ones = [op for op in found.operators if op.safety is not Safety.SAFE]
+    if open_ones:
+        print()
+        table(
+            "operators that are not proved safe",
+            ("block", "operator", "verdict", "because"),
+            [(op.block, op.operator, op.safety.value, "; ".join(op.reasons)) for op in open_ones],
+        )
+
+
+def _channels(tensor: TensorRange) -> str:
+    return "" if isinstance(tensor.low, int) and isinstance(tensor.high, int) else "by channel"
+
+
+def _as_json(found: Ranges) -> dict[str, object]:
+    return {
+        "tensors": [
+            {
+                "block": t.block,
+                "name": t.name,
+                "dtype": t.dtype.name,
+                "shape": list(t.shape),
+                "low": t.low,
+                "high": t.high,
+            }
+            for t in found.tensors
+        ],
+        "operators": [_operator_json(op) for op in found.operators],
+        "summary": {safety.value: found.count(safety) for safety in Safety},
+    }
+
+
+def _operator_json(op: OperatorRange) -> dict[str, object]:
+    return {
+        "block": op.block,
+        "index": op.index,
+        "operator": op.operator,
+        "verdict": op.safety.value,
+        "reasons": list(op.reasons),
+    }
