@@ -15,6 +15,7 @@ from rewrites.resize_bilinear_as_conv2d import RULE as RESIZE_BILINEAR_AS_CONV2D
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
 from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV2D
+from rewrites.variables_as_inputs import TRANSFORM as VARIABLES_AS_INPUTS
 from rewrites.widen_int8_activations import TRANSFORM as WIDEN_INT8_ACTIVATIONS
 from tosakit.engine.rule import Step
 
@@ -30,6 +31,7 @@ RULES: tuple[Step, ...] = (
     INT16_MATMUL_AS_INT8,
     RESIZE_BILINEAR_AS_CONV2D,
     BOOL_AS_INT32,
+    VARIABLES_AS_INPUTS,
     REMOVE_IDENTITY_RESCALE,
     DEDUPLICATE_CONSTANTS,
     REMOVE_DEAD_CODE,
@@ -40,6 +42,7 @@ CLEAN_UP: tuple[Step, ...] = (REMOVE_IDENTITY_RESCALE, DEDUPLICATE_CONSTANTS, RE
 PIPELINES: Mapping[str, tuple[Step, ...]] = {
     "int16": (WIDEN_INT8_ACTIVATIONS, INSERT_INT16_RESCALE, LEGALIZE_INT48_RESCALE, *CLEAN_UP),
     "ethos-u": (
+        VARIABLES_AS_INPUTS,
         BOOL_AS_INT32,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,

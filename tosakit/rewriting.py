@@ -122,6 +122,7 @@ def run(
         total.events.extend(part.events)
         total.refusals.extend(part.refusals)
         total.boundary.extend(part.boundary)
+        total.state.extend(part.state)
         if check != "none":
             last = _record(done, last, part)
         total.stopped = total.stopped or part.stopped

@@ -10,6 +10,8 @@ import pytest
 
 from tests.cli.conftest import BAD, Run
 from tosakit import __version__
+from tosakit.io.writer import save
+from tosakit.ir.text_parser import parse_program
 
 pytestmark = pytest.mark.refmodel
 
@@ -163,3 +165,39 @@ def test_what_vela_says(run: Run, folder: Path, int8_model: Path) -> None:
     assert set(vela["memory_kib"]) == {"sram", "dram", "on_chip_flash", "off_chip_flash"}
     [source] = vela["inputs"]
     assert (source["dtype"], source["bytes"]) == ("INT16", 2 * 12 * 12 * 16)
+
+
+def test_variables_that_became_inputs_and_outputs(run: Run, folder: Path) -> None:
+    program = parse_program(
+        """
+block "main" (%x: INT8[2]) -> (%y) {
+  declare %a: INT8[2] <variable, variable_name="last"> [3, 3]
+  declare %b: INT8[2] <variable, variable_name="before"> [1, 2]
+  %last: INT8[2] = VARIABLE_READ(%a)
+  %y: INT8[2] = VARIABLE_READ(%b)
+  %b = VARIABLE_WRITE(%last)
+  %a = VARIABLE_WRITE(%x)
+}
+"""
+    )
+    save(program, folder / "stateful.tosa")
+    ran = run(
+        "rewrite",
+        "stateful.tosa",
+        "--target",
+        "ethos-u55-128",
+        "--pipeline",
+        "ethos-u",
+        "--report",
+        "r.json",
+        "--vectors",
+        "5",
+    )
+    assert ran.code == 0
+    assert 'state: output "last_next" feeds input "last" of the next run, which starts as 3 everywhere' in ran.err
+    assert "starts with values from 1 to 2, see the report" in ran.err
+    assert report(folder)["state"] == [
+        {"variable": "a", "input": "last", "output": "last_next", "initial": 3},
+        {"variable": "b", "input": "before", "output": "before_next", "initial": [1, 2]},
+    ]
+    assert report(folder)["check"]["outputs"]["verdict"] == "equal"

@@ -151,15 +151,19 @@ def test_nothing_is_written_where_vela_would_be_wrong(run: Run, folder: Path, wi
     assert files(folder) == ["bias.tosa", "model.tosa", "out.tosa", "out_vela.npz", "r.json"]
 
 
-def test_a_stateful_model_is_not_compiled(run: Run, folder: Path) -> None:
+def test_a_stateful_model_is_compiled_with_its_state_outside_only(run: Run, folder: Path) -> None:
     shared = CORPUS.parents[2] / "shared" / "corpus" / "models" / "wakeword_alexa_a8w8.tosa"
     if not shared.exists():
         pytest.skip("the shared corpus is not there")
     shutil.copy(shared, folder / "wakeword.tosa")
-    ran = run("rewrite", "wakeword.tosa", "-o", "out.tosa", "--check", "none", "--vela", U85)
+    command = ["rewrite", "wakeword.tosa", "-o", "out.tosa", "--check", "none", "--vela", U85]
+    ran = run(*command, "--pipeline", "int16")
     assert (ran.code, ran.no_traceback) == (1, True)
     assert 'error: IDENTITY with VARIABLE_READ attributes -> "layer_66": it reads or writes a VARIABLE' in ran.err
     assert not (folder / "out.tosa").exists()
+    ran = run(*command, "--pipeline", "ethos-u")
+    assert ran.code == 0
+    assert 'feeds input "stream_10/states" of the next run' in ran.err
 
 
 # ---------------------------------------------------------------- Vela is not there

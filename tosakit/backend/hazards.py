@@ -147,7 +147,7 @@ def _lost_state(op: AnyOp, _: Intervals) -> Found | None:
     if not isinstance(op.attrs, Foreign) or not any(t.extras.variable for t in op.inputs + op.outputs):
         return None
     what = "it reads or writes a VARIABLE but is an IDENTITY in the file; Vela compiles it and loses the state"
-    return what, "No rewrite of this version helps; make the state a graph input and output in the converter"
+    return what, "The transform variables_as_inputs makes the state a graph input and output"
 
 
 def _may_be_unpredictable(op: AnyOp, intervals: Intervals) -> Found | None:

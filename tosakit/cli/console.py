@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tosakit.engine.contract import Contract
+    from tosakit.engine.rule import StateLink
     from tosakit.spec.diagnostics import Diagnostic
 
 Progress = Callable[[int, int], None]
@@ -35,6 +36,15 @@ def say_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
     say_some([f"in the input: {finding}" for finding in diagnostics if finding.severity == "error"], "errors")
     for code, count in Counter(finding.code for finding in diagnostics if finding.severity != "error").items():
         say(f"warning: {code}, {count} times" if count > 1 else f"warning: {code}")
+
+
+def state_text(link: "StateLink") -> str:
+    """What to feed back from run to run, and what to start with."""
+    start = "with anything: the variable has no initial value"
+    if link.initial is not None:
+        low, high = link.initial.min(), link.initial.max()
+        start = f"as {low} everywhere" if low == high else f"with values from {low} to {high}, see the report"
+    return f'state: output "{link.output}" feeds input "{link.input}" of the next run, which starts {start}'
 
 
 def contract_text(contract: "Contract") -> str:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tosakit._version import __version__
 from tosakit.backend.compile import Compilation
@@ -17,6 +17,9 @@ from tosakit.cli.vela import vela_json
 from tosakit.engine.contract import ChangesPrecision, Contract, Exact, WithinLsb
 from tosakit.errors import InvalidArgument
 from tosakit.rewriting import Rewriting
+
+if TYPE_CHECKING:
+    from tosakit.engine.rule import StateLink
 
 REPORT_VERSION = 1
 
@@ -87,6 +90,7 @@ def build_report(story: Story) -> dict[str, Any]:
             }
             for change in boundary
         ],
+        "state": [state_json(link) for link in done.result.state] if done else [],
         "diagnostics": [str(diagnostic) for diagnostic in done.diagnostics] if done else [],
         "check": _check(done) if done else None,
         "vela": vela_json(story.vela) if story.vela is not None else None,
@@ -97,6 +101,18 @@ def _error(error: Exception | None) -> dict[str, Any] | None:
     if error is None:
         return None
     return {"kind": type(error).__name__, "message": str(error), "exit_code": exit_code_of(error)}
+
+
+def state_json(link: "StateLink") -> dict[str, Any]:
+    """A variable that became an input and an output; ``initial`` as one number where all its values are alike."""
+    return {"variable": link.variable, "input": link.input, "output": link.output, "initial": _initial(link)}
+
+
+def _initial(link: "StateLink") -> list[Any] | float | None:
+    if link.initial is None:
+        return None
+    values = [finite(value) for value in link.initial.reshape(-1).tolist()]
+    return values[0] if len(dict.fromkeys(values)) == 1 else values
 
 
 def contract_json(contract: Contract) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import IO, Any
 from tosakit.backend.compile import require_vela
 from tosakit.catalogue import Catalogue
 from tosakit.cli.compare import DIFFERENCE_COLUMNS, difference_rows
-from tosakit.cli.console import contract_text, progress_bars, say, say_diagnostics, say_some, table
+from tosakit.cli.console import contract_text, progress_bars, say, say_diagnostics, say_some, state_text, table
 from tosakit.cli.parser import catalogue_of, parse_settings, source_of
 from tosakit.cli.report import FileJson, Story, build_report, contract_json, file_json, write_report
 from tosakit.cli.vela import compile_with, print_vela
@@ -119,6 +119,7 @@ def _work(program: Program, plan: Plan, options: argparse.Namespace, story: Stor
     story.done = done
     say_diagnostics(done.diagnostics)
     say_some([f"{r.rule} refused at {r.operator}: {r.reason}" for r in done.result.refusals], "refusals")
+    say_some([state_text(link) for link in done.result.state], "variables")
     with progress_bars() as progress:
         settle(done, check=options.check, vectors=options.vectors, seed=options.seed, progress=progress)
     if done.check is not None:

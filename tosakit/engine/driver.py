@@ -18,6 +18,7 @@ from tosakit.engine.rule import (
     Refused,
     Replacement,
     Rule,
+    StateLink,
     Step,
     Transform,
     describe,
@@ -46,6 +47,8 @@ class RewriteResult:
     """True where ``stop_after`` ended the run early."""
     boundary: list[BoundaryChange] = field(default_factory=list)
     """Inputs and outputs of the program that changed their dtype."""
+    state: list[StateLink] = field(default_factory=list)
+    """Variables of the program that became inputs and outputs."""
     local_checks: list[tuple[str, Program, LocalCheck]] = field(default_factory=list)
     """Local contracts of transforms: name, the program before it ran, and the check (only ``for_check``)."""
 
@@ -125,6 +128,7 @@ def _run_transform(
     except Exception as error:
         raise RuleBug(f"transform {step.name} failed: {type(error).__name__}: {error}") from error
     result.boundary.extend(outcome.boundary)
+    result.state.extend(outcome.state)
     if outcome.local_check is not None and for_check:
         result.local_checks.append((step.name, before, outcome.local_check))
     result.events.extend(outcome.events)

@@ -119,18 +119,34 @@ class BoundaryChange:
     factor: int
 
 
+@dataclass(frozen=True, eq=False)
+class StateLink:
+    """A variable that became an input and an output: ``output`` of each run is ``input`` of the next.
+
+    ``initial`` is ``input`` of the first run; None where the variable has no initial value, so that what TOSA reads
+    there is undefined. ``variable`` is the tensor's name in the original.
+    """
+
+    variable: str
+    input: str
+    output: str
+    initial: Array | None
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a transform did to the program it was given.
 
     ``local_check`` is the transform's own local contract: called with the program before and after, it answers with one
-    sentence per breach (none: kept). ``boundary`` lists inputs and outputs whose dtype changed.
+    sentence per breach (none: kept). ``boundary`` lists inputs and outputs whose dtype changed, ``state`` the variables
+    that became inputs and outputs.
     """
 
     events: Sequence[Event] = ()
     refusals: Sequence[Refused] = ()
     boundary: Sequence[BoundaryChange] = ()
     local_check: "LocalCheck | None" = None
+    state: Sequence[StateLink] = ()
 
 
 LocalCheck = Callable[[Program, Program], Sequence[str]]

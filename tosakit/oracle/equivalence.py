@@ -1,5 +1,6 @@
 """Measure whether two programs compute the same: both run in the reference model on the same boundary-heavy inputs."""
 
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tosakit.engine.rule import BoundaryChange
+from tosakit.engine.rule import BoundaryChange, StateLink
 from tosakit.errors import InvalidArgument, NotEquivalent
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps
@@ -21,6 +22,7 @@ from tosakit.oracle.cost import default_vectors
 from tosakit.oracle.difference import OutputDifference, Tally
 from tosakit.oracle.inputs import InputSpec, input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, RunResult, Status
+from tosakit.oracle.state import run_original, run_rewritten
 
 _MODEL_VERSIONS = {0: Version(1, 0, 0), 1: Version(1, 1, 0, draft=True)}
 """The version of each minor number that the reference model of tosa-tools 2026.8 reads."""
@@ -88,6 +90,7 @@ def check_equivalence(
     vectors: int | None = None,
     seed: int = 0,
     boundary: Sequence[BoundaryChange] = (),
+    state: Sequence[StateLink] = (),
     inputs: Iterable[Sequence[Array]] | None = None,
     timeout: float = 300.0,
     model: ReferenceModel | None = None,
@@ -98,6 +101,8 @@ def check_equivalence(
     ``vectors`` inputs are drawn with ``seed``: 64 by default, fewer where one run takes long (see
     :mod:`tosakit.oracle.cost`), one where there are no inputs. ``inputs`` replaces them by given ones. ``boundary``
     describes inputs and outputs whose dtype changed on purpose; they are compared on the first program's grid.
+    ``state`` names variables of the first program that are inputs and outputs of the second: the vectors are then steps
+    in a row, each program goes on from its own state, and what the variables hold after each step is compared too.
     ``timeout`` is per run, in seconds. There is no tolerance: the caller judges the numbers.
 
     Raises NotEquivalent where the interfaces differ otherwise, Unsupported for one with block-scaled tensors,
@@ -108,11 +113,13 @@ def check_equivalence(
     first = before if isinstance(before, Program) else load(Path(before))
     second = after if isinstance(after, Program) else load(Path(after))
     changes = {change.name: change for change in boundary}
-    _same_interface(first, second, changes)
+    _same_interface(first, second, changes, state)
     if inputs is None:
         inputs = _drawn(first, vectors, seed)
     given = [list(vector) for vector in inputs]
-    return _compare(model or ReferenceModel(), first, second, changes, given, seed, timeout, progress)
+    by_step = bool(state) or (_has_variables(first) and not _has_variables(second))
+    runs = _Runs(model or ReferenceModel(), timeout, state, by_step, progress or (lambda done, total: None))
+    return _compare(runs, first, second, changes, given, seed)
 
 
 def _drawn(program: Program, vectors: int | None, seed: int) -> Iterable[Sequence[Array]]:
@@ -122,34 +129,72 @@ def _drawn(program: Program, vectors: int | None, seed: int) -> Iterable[Sequenc
     return input_vectors(specs, default_vectors(program)[0] if vectors is None else vectors, seed)
 
 
+def _has_variables(program: Program) -> bool:
+    return any(tensor.extras.variable for block in program.blocks for tensor in block.tensors)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """How both programs are run: all vectors side by side, or, where there is state, one after the other."""
+
+    model: ReferenceModel
+    timeout: float
+    state: Sequence[StateLink]
+    by_step: bool
+    show: Progress
+
+    def first(self, program: Program, vectors: Sequence[Sequence[Array]]) -> list[RunResult]:
+        total = 2 * len(vectors)
+        if self.by_step:
+            return run_original(program, self.state, vectors, self._step(0, total))
+        return run_vectors(self.model, program, vectors, self.timeout, lambda done: self.show(done, total))
+
+    def second(self, program: Program, vectors: Sequence[Sequence[Array] | None], total: int) -> list[RunResult]:
+        """One result for every vector that is not None, or for those up to the first that is not valid."""
+        given = [vector for vector in vectors if vector is not None]
+        before = total - len(given)
+        if self.by_step:
+            return run_rewritten(program, self.state, vectors, self._step(before, total))
+        return run_vectors(self.model, program, given, self.timeout, lambda done: self.show(before + done, total))
+
+    def _step(self, done: int, total: int) -> Callable[[Program, Sequence[Array]], RunResult]:
+        count = itertools.count(done + 1)
+
+        def step(program: Program, vector: Sequence[Array]) -> RunResult:
+            [result] = run_vectors(self.model, program, [vector], self.timeout)
+            self.show(next(count), total)
+            return result
+
+        return step
+
+
 def _compare(
-    oracle: ReferenceModel,
+    runs: _Runs,
     first: Program,
     second: Program,
     changes: Mapping[str, BoundaryChange],
     inputs: Sequence[Sequence[Array]],
     seed: int,
-    timeout: float,
-    progress: Progress | None,
 ) -> Equivalence:
     names = [t.name for t in first.main.inputs]
-    show = progress or (lambda done, total: None)
-    ones = run_vectors(oracle, first, inputs, timeout, lambda done: show(done, 2 * len(inputs)))
-    valid = [number for number, one in enumerate(ones) if one.status is Status.VALID]
+    ones = runs.first(first, inputs)
+    valid = [one for one in ones if one.status is Status.VALID]
     skipped = len(inputs) - len(valid)
     if not valid:
         reason = f"the first program is {ones[0].status.value}: {ones[0].message}" if ones else "no inputs are given"
         return Equivalence(Verdict.UNKNOWN, 0, skipped, seed, (), f"nothing could be compared; {reason}")
-    translated = [_translate(names, inputs[number], changes) for number in valid]
-    others = run_vectors(
-        oracle, second, translated, timeout, lambda done: show(len(inputs) + done, len(inputs) + len(valid))
-    )
-    tallies = [Tally(t.name, changes[t.name].zero_point if t.name in changes else 0.0) for t in first.main.outputs]
-    for number, other in zip(valid, others, strict=True):
+    translated = [
+        _translate(names, vector, changes) if one.status is Status.VALID else None
+        for vector, one in zip(inputs, ones, strict=True)
+    ]
+    others = runs.second(second, translated, len(inputs) + len(valid))
+    outputs = [*(t.name for t in first.main.outputs), *(link.output for link in runs.state)]
+    tallies = [Tally(name, changes[name].zero_point if name in changes else 0.0) for name in outputs]
+    for one, other in zip(valid, others, strict=False):
         if other.status is not Status.VALID:
             message = f"the second program is {other.status.value} where the first is valid: {other.message}"
             return Equivalence(Verdict.INVALID, len(valid), skipped, seed, (), message)
-        _add(tallies, ones[number], other, changes)
+        _add(tallies, one, other, changes)
     if not tallies:
         return Equivalence(Verdict.UNKNOWN, 0, skipped, seed, (), "nothing could be compared; there are no outputs")
     verdict = Verdict.EQUAL if all(tally.different == 0 for tally in tallies) else Verdict.DIFFERENT
@@ -204,8 +249,14 @@ def _add(tallies: Sequence[Tally], one: RunResult, other: RunResult, changes: Ma
         tally.add(left, right)
 
 
-def _same_interface(first: Program, second: Program, changes: Mapping[str, BoundaryChange]) -> None:
-    sides = (("inputs", first.main.inputs, second.main.inputs), ("outputs", first.main.outputs, second.main.outputs))
+def _same_interface(
+    first: Program, second: Program, changes: Mapping[str, BoundaryChange], state: Sequence[StateLink]
+) -> None:
+    fed = [link.input for link in state], [link.output for link in state]
+    sides = (
+        ("inputs", first.main.inputs, [t for t in second.main.inputs if t.name not in fed[0]]),
+        ("outputs", first.main.outputs, [t for t in second.main.outputs if t.name not in fed[1]]),
+    )
     for kind, left, right in sides:
         expected = [_describe(t, changes[t.name].after if t.name in changes else t.dtype) for t in left]
         found = [_describe(t, t.dtype) for t in right]

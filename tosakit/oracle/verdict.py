@@ -106,13 +106,16 @@ def check_rewrite(
     before, after = stages[0].before, stages[-1].after
     count, remark = default_vectors(before) if vectors is None else (vectors, "")
     check = _Check(ReferenceModel(), seed, timeout, count)
-    check.remarks.extend(text for text in (remark, state_remark(before)) if text)
+    state = [link for stage in stages for link in stage.result.state]
+    about_state = "every input vector is a step that goes on from the state of the one before" if state else ""
+    check.remarks.extend(text for text in (remark, about_state or state_remark(before)) if text)
     same = check_equivalence(
         before,
         after,
         vectors=check.vectors,
         seed=seed,
         boundary=[change for stage in stages for change in stage.result.boundary],
+        state=state,
         timeout=timeout,
         model=check.model,
         progress=progress,
@@ -199,6 +202,7 @@ class _Check:
             vectors=min(LOCAL_VECTORS, self.vectors),
             seed=self.seed,
             boundary=stage.result.boundary,
+            state=stage.result.state,
             timeout=self.timeout,
             model=self.model,
         )
