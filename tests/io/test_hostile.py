@@ -1,12 +1,16 @@
-"""Files made to hurt: each ends in a Program or a TosakitError within the limits of tests/fuzz/mutate.py."""
+"""Files made to hurt: each ends in a Program or a TosakitError within the limits of tests/fuzz/promise.py."""
 
+import os
 from collections.abc import Callable
 from itertools import repeat
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.fuzz import mutate
+from tests.fuzz.campaign import campaign, left_to_do, run_cases
+from tests.fuzz.mutate import all_seeds, damaged
+from tests.fuzz.promise import TooSlow, check, limits
 from tosakit.io.assembler import Assembler, Ints
 
 MANY = 50_000
@@ -14,15 +18,49 @@ MANY = 50_000
 
 def test_damaged_files_short() -> None:
     """The first cases of the campaign. It must reach deep: some load, and errors are of many kinds."""
-    outcomes, failures = mutate.campaign(range(300), directories=(), largest=0, keep="")
+    outcomes, failures = run_cases(range(300), all_seeds((), 0))
     assert not failures, failures[0]
     assert outcomes["program"] > 30
     assert len(outcomes) > 12
 
 
 def test_case_is_reproducible() -> None:
-    found = mutate.all_seeds((), 0)
-    assert mutate.damaged(7, found) == mutate.damaged(7, found)
+    found = all_seeds((), 0)
+    assert damaged(7, found) == damaged(7, found)
+
+
+def _endless() -> None:
+    while True:
+        pass
+
+
+def test_limits_bite() -> None:
+    with pytest.raises(MemoryError), limits(10, 1 << 20):
+        bytes(32 << 20)
+    with pytest.raises(TooSlow), limits(0.01, 64 << 20):
+        _endless()
+
+
+def test_the_campaign_survives_a_case_that_ends_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deadly(data: bytes) -> str:
+        if data == damaged(5, found):
+            os._exit(9)
+        return "fine"
+
+    found = all_seeds((), 0)
+    monkeypatch.setattr("tests.fuzz.campaign.check", deadly)
+    ended = list(campaign([range(10)], found))
+    assert {number for numbers, _ in ended for number in numbers} == set(range(10))
+    assert [failures for _, (_, failures) in ended if failures] == [["case 5: the process ended with 9"]]
+    assert sum(counts["fine"] for _, (counts, _) in ended) == 9
+
+
+def test_the_campaign_goes_on_where_its_log_ends(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text('{"cases": [0, 1000], "outcomes": {"program": 999}, "failures": ["case 7"]}\n')
+    todo, (outcomes, failures) = left_to_do(2500, log)
+    assert todo == [range(1000, 2000), range(2000, 2500)]
+    assert (outcomes, failures) == ({"program": 999}, ["case 7"])
 
 
 class File:
@@ -143,4 +181,4 @@ FILES: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", FILES)
 def test_amplification(name: str) -> None:
     """Little bytes that ask for much work."""
-    print(name, mutate.check(FILES[name]()))
+    print(name, check(FILES[name]()))
