@@ -157,6 +157,8 @@ def render_ops(schema: Schema, operators: dict[str, Any]) -> str:
     out = HEADER.format(
         doc="The TOSA operators: one frozen dataclass each, holding the operator's attributes.\n\n"
         "``NAME`` and ``NUMBER`` are the operator's name and flatbuffer number; fields are the attributes of its table."
+        "\n"
+        "Operators without attributes inherit what the decorator makes."
     )
     used = sorted({f.type for table in schema.union for f in schema.tables[table] if f.type in schema.enums})
     out += "from dataclasses import dataclass\nfrom typing import ClassVar\n\n"
@@ -171,10 +173,14 @@ def render_ops(schema: Schema, operators: dict[str, Any]) -> str:
         names.append(cls)
         spec = operators.get(name)
         operands = tuple(o["name"] for o in spec["inputs"]) if spec else ()
-        out += f"\n\n@dataclass(frozen=True, slots=True)\nclass {cls}(Attributes):\n"
+        # a decorator for every operator without attributes would be most of the start-up time
+        decorator = "@dataclass(frozen=True, slots=True)\n" if schema.tables[table] else ""
+        out += f"\n\n{decorator}class {cls}(Attributes):\n"
         out += f'    """{name}{_signature(spec)}."""\n\n'
         out += f'    NAME: ClassVar[str] = "{name}"\n    NUMBER: ClassVar[int] = {number}\n'
         out += f"    OPERANDS: ClassVar[tuple[str, ...]] = {operands!r}\n".replace("'", '"')
+        if not decorator:
+            out += "    __slots__ = ()\n"
         for field in schema.tables[table]:
             kind = _kind(field, schema)
             if field.type in schema.enums:
