@@ -289,10 +289,10 @@ class _RuleSetRun:
         event = Event(
             rule.name,
             self.graph.name,
-            tuple(describe(op) for op in covers),
+            tuple([describe(op) for op in covers]),
             contract,
-            before=tuple(op.record for op in covers),
-            after=tuple(op.record for op in replacement.ops),
+            before=tuple([op.record for op in covers]),
+            after=tuple([op.record for op in replacement.ops]),
             values=dict(replacement.values),
             ranges=self._ranges(covers) if self.for_check else {},
             reference=replacement.reference,
@@ -318,7 +318,8 @@ class _RuleSetRun:
         """What some rule may look at again: new operators, readers of new values, and what feeds new operators."""
         touched = dict.fromkeys(replacement.ops)
         for new in replacement.values.values():
-            touched.update(dict.fromkeys(new.users))
+            for user in new.users:
+                touched[user] = None
         for op in replacement.ops:
             for tensor in op.inputs:
                 if (producer := tensor.producer) is not None:

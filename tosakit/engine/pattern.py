@@ -39,7 +39,7 @@ class Capture(Generic[A_co]):
                 yield from operand
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Match:
     """The operators and values a pattern found. ``match[CAPTURE]`` is typed by the capture."""
 
@@ -70,12 +70,17 @@ def match_at(pattern: Capture[Attributes], op: AnyOp) -> Match | None:
     todo: list[tuple[Capture[Attributes], AnyOp]] = [(pattern, op)]
     while todo:
         capture, candidate = todo.pop()
-        attrs, inputs = candidate.attrs, candidate.inputs
-        if not isinstance(attrs, capture.kinds) or isinstance(attrs, Foreign) or len(inputs) < len(capture.operands):
+        attrs = candidate.attrs
+        if not isinstance(attrs, capture.kinds) or isinstance(attrs, Foreign):
             return None
         if capture.single_reader and (not candidate.outputs or candidate.output.single_user is None):
             return None
         if found_ops.setdefault(capture, candidate) is not candidate:
+            return None
+        if not capture.operands:
+            continue
+        inputs = candidate.inputs
+        if len(inputs) < len(capture.operands):
             return None
         for operand, tensor in zip(capture.operands, inputs, strict=False):
             if isinstance(operand, AnyValue):

@@ -80,7 +80,7 @@ class Rule(Generic[P]):
     options: type[Any] = NoOptions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Event:
     """One rewrite that happened."""
 

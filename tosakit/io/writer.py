@@ -11,7 +11,7 @@ and constants are numbered; then :mod:`tosakit.io.assembler` lays everything out
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress, count
+from itertools import chain, compress, count, filterfalse
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -83,12 +83,12 @@ class _Pool(Generic[T]):
     def add(self, values: Sequence[T | None]) -> Ints:
         """The number of each value."""
         known = self._numbers
-        new = [value for value in dict.fromkeys(values) if value not in known]
+        new = list(filterfalse(known.__contains__, dict.fromkeys(values)))
         first = len(known) - 1
         known.update(zip(new, count(first)))
         if len(new) == len(values):
             return np.arange(first, first + len(new))
-        return np.fromiter([known[value] for value in values], np.int64, len(values))
+        return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
 
     @property
     def values(self) -> list[T]:
@@ -112,11 +112,10 @@ class _Distinct(Generic[T]):
     """The distinct objects of a list, and for each entry which one it is."""
 
     def __init__(self, entries: Sequence[T]) -> None:
-        numbers: dict[int, int] = {}
-        rows = [numbers.setdefault(identity, len(numbers)) for identity in map(id, entries)]
-        self.rows = np.fromiter(rows, np.int64, len(rows))
-        firsts = np.flatnonzero(np.diff(np.maximum.accumulate(self.rows), prepend=-1))
-        self.objects = [entries[row] for row in firsts.tolist()]
+        objects = dict(zip(map(id, entries), entries, strict=True))
+        numbers = dict(zip(objects, count()))
+        self.rows = np.fromiter(map(numbers.__getitem__, map(id, entries)), np.int64, len(entries))
+        self.objects = list(objects.values())
 
     def column(self, values: Iterable[int]) -> Ints:
         """A number per entry, from a number per distinct object."""
@@ -261,7 +260,7 @@ class _Writer:
         self.vector_counts = _lengths(vectors)
         numbers = self.name_numbers
         self.vector_names = np.fromiter(
-            [numbers[tensor] for tensor in chain.from_iterable(vectors)], np.int64, int(self.vector_counts.sum())
+            map(numbers.__getitem__, chain.from_iterable(vectors)), np.int64, int(self.vector_counts.sum())
         )
         self.op_locations = self.locations.add(locations)
         self.op_attrs = _Distinct(attrs)

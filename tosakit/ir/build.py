@@ -84,7 +84,8 @@ class Builder:
 
     def add(self, a: Tensor, b: Tensor, name: str = "add") -> Tensor:
         """ADD of two tensors of one dtype and rank, broadcast."""
-        return self.op(ops.Add(), (a, b), a.dtype, np.broadcast_shapes(a.shape, b.shape), name)
+        shape = a.shape if a.shape == b.shape else np.broadcast_shapes(a.shape, b.shape)
+        return self.op(ops.Add(), (a, b), a.dtype, shape, name)
 
     def clamp(self, x: Tensor, low: int, high: int, name: str = "clamp") -> Tensor:
         """CLAMP of an integer tensor to [low, high]."""

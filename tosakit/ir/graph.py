@@ -471,9 +471,9 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         return self._declare(tensor)
 
     def _declare(self, tensor: Tensor) -> Tensor:
-        name = self._free_name(tensor._name)
-        tensor._name = name
-        self._tensors[name] = tensor
+        if tensor._name in self._tensors:
+            tensor._name = self._free_name(tensor._name)
+        self._tensors[tensor._name] = tensor
         return tensor
 
     def add_op(self, op: Op[A_co], *, like: AnyOp | None = None) -> Op[A_co]:
@@ -490,8 +490,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
             if tensors.get(operand._name) is not operand:
                 raise InvalidArgument(f"operand {operand!r} of {op.name} does not belong to block {self.name!r}")
         for tensor in op._outputs:
-            producer = tensor._producer
-            if not tensor._extras.variable and ((producer is not None and producer is not op) or tensor._users):
+            if (tensor._users or tensor._producer not in (None, op)) and not tensor._extras.variable:
                 raise InvalidArgument(f"result {tensor!r} of {op.name} is in use already")
         for tensor in op._outputs:
             if tensors.get(tensor._name) is not tensor:
@@ -503,7 +502,10 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         self._next_id += 1
         self._ops[op] = None
         for operand in op._inputs:
-            operand._add_user(op)
+            if operand._users is None:
+                operand._users = op
+            else:
+                operand._add_user(op)
         self._sorted = None
         return op
 
@@ -514,6 +516,9 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         for tensor in op._outputs:
             if tensor._producer is op and tensor._users:
                 raise InvalidArgument(f"{op!r} cannot be erased: {tensor!r} is read by {tensor.users[0].name}")
+        self._remove(op)
+
+    def _remove(self, op: AnyOp) -> None:
         for operand in op._inputs:
             operand._drop_user(op)
         for tensor in op._outputs:
@@ -532,9 +537,9 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         stack = list(candidates)[::-1]
         while stack:
             op = stack.pop()
-            if op not in self._ops or op.is_stateful or not op._outputs or any([t._users for t in op._outputs]):
+            if op not in self._ops or not op._outputs or any([t._users for t in op._outputs]) or op.is_stateful:
                 continue
-            self.erase(op)
+            self._remove(op)
             erased.append(op)
             stack.extend([p for t in reversed(op._inputs) if (p := t._producer) is not None])
         return erased
@@ -570,7 +575,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         kept = dict.fromkeys(keep)
         for user in old.users:
             if user not in kept:
-                user._inputs = tuple(new if operand is old else operand for operand in user._inputs)
+                user._inputs = tuple([new if operand is old else operand for operand in user._inputs])
                 old._drop_user(user)
                 new._add_user(user)
         self._sorted = None
@@ -676,7 +681,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
 
     def _require_own(self, *tensors: Tensor) -> None:
         for tensor in tensors:
-            if not self.owns(tensor):
+            if self._tensors.get(tensor._name) is not tensor:
                 raise InvalidArgument(f"{tensor!r} does not belong to block {self.name!r}")
 
     def _register(self, op: AnyOp) -> None:
@@ -713,7 +718,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
     def _set_order(self, ops: Sequence[AnyOp]) -> None:
         """Declare ``ops``, all of the block's, to be in program order."""
         self._sorted = tuple(ops)
-        has_cells = any(tensor._extras.variable for tensor in self._tensors.values())
+        has_cells = any([tensor._extras.variable for tensor in self._tensors.values()])
         self._state_order = [op for op in ops if type(op._attrs) in _STATEFUL or (has_cells and op.is_stateful)]
         self._state_index = {op: index for index, op in enumerate(self._state_order)}
 
@@ -772,8 +777,6 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         return self._state_order[index] if 0 <= index < len(self._state_order) else None
 
     def _free_name(self, name: str) -> str:
-        if name not in self._tensors:
-            return name
         number = self._suffixes.get(name, 0)
         while True:
             number += 1

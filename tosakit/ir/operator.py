@@ -12,6 +12,9 @@ class Attributes:
     NUMBER: ClassVar[int] = 0
     OPERANDS: ClassVar[tuple[str, ...]] = ()
 
+    def __hash__(self) -> int:
+        return hash(type(self))  # for operators without attributes; the others get their own
+
 
 @dataclass(frozen=True, slots=True)
 class Entry(Attributes):

@@ -187,6 +187,8 @@ class Intervals:
         Follows the readers of each of ``tensors``, and from there on only tensors whose interval is remembered: what is
         not remembered has no readers that are, as long as every replacement is reported here.
         """
+        if not self._known and not self._sums:
+            return
         todo = list(tensors)
         for tensor in todo:
             self._known.pop(tensor, None)
