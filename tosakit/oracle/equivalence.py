@@ -13,7 +13,6 @@ import numpy as np
 from tosakit.engine.rule import BoundaryChange, StateLink
 from tosakit.errors import InvalidArgument, NotEquivalent
 from tosakit.io.reader import load
-from tosakit.io.writer import dumps
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
 from tosakit.ir.program import Program, Version
@@ -21,6 +20,7 @@ from tosakit.ir.types import INTEGER_RANGES, Array, numpy_dtype
 from tosakit.oracle.cost import default_vectors
 from tosakit.oracle.difference import OutputDifference, Tally
 from tosakit.oracle.inputs import InputSpec, input_vectors
+from tosakit.oracle.packing import run_packed
 from tosakit.oracle.refmodel import ReferenceModel, RunResult, Status
 from tosakit.oracle.state import run_original, run_rewritten
 
@@ -214,9 +214,9 @@ def run_vectors(
     model knows, and no claim about the software that wrote it: the model refuses files for these alone.
     """
     version = _MODEL_VERSIONS.get(program.version.minor, program.version)
-    file = dumps(replace(program, version=version, software_version=None, compatibility=None))
+    runnable = replace(program, version=version, software_version=None, compatibility=None)
     results: list[RunResult] = []
-    for done, result in enumerate(oracle.run_many(file, inputs, timeout=timeout), start=1):
+    for done, result in enumerate(run_packed(oracle, runnable, inputs, timeout), start=1):
         results.append(result)
         report(done)
         if result.status in (Status.TIMEOUT, Status.CRASHED, Status.REFUSED):
