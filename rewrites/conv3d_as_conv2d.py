@@ -50,7 +50,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     conv = match[CONV]
     x, weight, _, input_zp, _ = conv.inputs
     wanted = context.options.when == "all" or is_small_ethos_u(context.target)
-    if conv.output.dtype not in (DType.INT32, DType.INT48) or not wanted:
+    if conv.output.dtype not in (DType.INT32, DType.INT48) or not wanted or not conv.output.is_used:
         return None
     for tensor in (weight, input_zp):
         if not tensor.is_constant:

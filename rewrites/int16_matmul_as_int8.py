@@ -68,6 +68,8 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     readers = readers_of(matmul.output)
     if isinstance(readers, Refusal):
         return readers
+    if not readers.rescales:
+        return None
     if readers.identities:
         return Refusal("an IDENTITY reads the product, which no longer exists in INT48")
     products = _products(context.intervals.of(a), context.intervals.of(b), a.shape[2])

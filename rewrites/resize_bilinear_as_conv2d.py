@@ -70,6 +70,8 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     x, *constants = resize.inputs
     if resize.attrs.mode != ResizeMode.BILINEAR or resize.output.dtype not in (DType.INT32, DType.INT48):
         return None
+    if not resize.output.is_used:
+        return None
     for tensor in constants:
         if not tensor.is_constant:
             return Refusal(f'"{tensor.name}" is no constant, so the weights of the phases are not known')

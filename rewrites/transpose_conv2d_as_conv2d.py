@@ -75,6 +75,8 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
         return readers
     if readers.identities:
         return Refusal("an IDENTITY reads the accumulator, which must stay in its shape")
+    if not readers.rescales:
+        return None
     top, bottom, left, right = conv.attrs.out_pad
     _, height, width, _ = x.shape
     _, kernel_height, kernel_width, _ = constants[0].shape

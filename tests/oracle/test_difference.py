@@ -72,3 +72,9 @@ def test_sqnr_without_difference_and_without_signal_is_infinite() -> None:
 def test_infinite_values_that_agree_do_not_spoil_the_sqnr() -> None:
     result = tally(([np.inf, np.nan, 100.0], [np.inf, np.nan, 101.0])).result()
     assert result.sqnr_db == pytest.approx(40.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_scalars_at_both_ends_are_subtracted_without_a_warning() -> None:
+    low, high = np.asarray(-(1 << 31), np.int32), np.asarray((1 << 31) - 1, np.int32)
+    assert distances(low, high) == (1 << 32) - 1

@@ -21,7 +21,8 @@ def distances(before: Array, after: Array) -> npt.NDArray[np.float64]:
     if before.dtype.kind in "biu" and after.dtype.kind in "biu":
         first, second = before.astype(np.int64), after.astype(np.int64)
         high, low = np.maximum(first, second).view(np.uint64), np.minimum(first, second).view(np.uint64)
-        return np.asarray(high - low, np.float64)  # the difference of two int64 fits uint64
+        with np.errstate(over="ignore"):  # wraps around, and the difference of two int64 fits uint64
+            return np.asarray(high - low, np.float64)
     one, other = np.asarray(before, np.float64), np.asarray(after, np.float64)
     with np.errstate(invalid="ignore"):
         gap = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0.0, np.abs(one - other))

@@ -53,7 +53,7 @@ def _run(
         yield from oracle.run_many(dumps(program), inputs, timeout=timeout)
         return
     groups = [inputs[first : first + copies] for first in range(0, len(inputs), copies)]
-    filled = [[*group, *group[-1:] * (copies - len(group))] for group in groups]
+    filled = [[*group, *[group[-1]] * (copies - len(group))] for group in groups]
     arrays = [[array for vector in group for array in vector] for group in filled]
     try:
         packed = oracle.run_many(dumps(pack(program, copies)), arrays, timeout=timeout)

@@ -119,6 +119,8 @@ class ReferenceModel:
         for spec in (*interface.inputs, *interface.outputs):
             if spec.block_scaled:
                 raise Unsupported(f"input or output {spec} is block-scaled; the oracle passes plain tensors only")
+            if spec.dtype in _PACKED:
+                _packed_shape(spec)
         for batch in batches:
             _check_inputs(interface.inputs, batch)
         return self._results(executable, interface, model, batches, timeout)
@@ -233,7 +235,7 @@ def _load(path: Path, spec: TensorSpec) -> Array:
 def _packed_shape(spec: TensorSpec) -> tuple[int, ...]:
     bits = 4 if spec.dtype == DType.FP4E2M1 else 6
     if not spec.shape or spec.shape[-1] * bits % 8:
-        raise Unsupported(f"input {spec}: the reference model reads this type only where rows fill whole bytes")
+        raise Unsupported(f"{spec}: the reference model passes this type only where rows fill whole bytes")
     return (*spec.shape[:-1], spec.shape[-1] * bits // 8)
 
 

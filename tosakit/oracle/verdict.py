@@ -47,7 +47,8 @@ class CheckReport:
     """Outcome of :func:`check_rewrite`. ``kept`` decides whether the result may be written; ``reasons`` says why not.
 
     ``promise`` is ``exact``, ``within contracts`` or ``changes precision``, the weakest contract among the rewrites.
-    ``equivalence`` is None where nothing had to run, because the program is the one it was.
+    ``equivalence`` is None where nothing had to run, because the program is the one it was. ``unchecked`` are those of
+    the reasons that name no breach, but what could not be checked.
     """
 
     promise: str
@@ -56,6 +57,12 @@ class CheckReport:
     findings: tuple[Finding, ...] = ()
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+
+    @property
+    def breaches(self) -> list[str]:
+        """The reasons that say what is broken."""
+        return [reason for reason in self.reasons if reason not in self.unchecked]
 
     def __str__(self) -> str:
         same = self.equivalence
@@ -132,7 +139,13 @@ def check_rewrite(
     for stage in stages:
         check.each(stage, proved)
     return CheckReport(
-        promise, not check.reasons, same, tuple(check.findings), tuple(check.reasons), tuple(check.remarks)
+        promise,
+        not check.reasons,
+        same,
+        tuple(check.findings),
+        tuple(check.reasons),
+        tuple(check.remarks),
+        tuple(check.unchecked),
     )
 
 
@@ -146,6 +159,7 @@ class _Check:
         self.vectors = vectors
         self.reasons: list[str] = []
         self.remarks: list[str] = []
+        self.unchecked: list[str] = []
         self.findings: list[Finding] = []
 
     def each(self, stage: Stage, proved: bool) -> None:
@@ -163,9 +177,16 @@ class _Check:
             if finding.kept is Kept.BROKEN:
                 self.reasons.append(f"{where}: {finding.message}")
             elif finding.kept is Kept.UNCHECKED:
-                told = self.remarks if proved else self.reasons
-                told.append(f"{where} cannot be checked by itself: {finding.message}")
+                self.cannot(f"{where} cannot be checked by itself: {finding.message}", proved)
         self._transforms(stage, proved)
+
+    def cannot(self, text: str, proved: bool) -> None:
+        """Something could not be checked: a remark where it is ``proved`` all the same, else a reason."""
+        if proved:
+            self.remarks.append(text)
+        else:
+            self.reasons.append(text)
+            self.unchecked.append(text)
 
     def _transforms(self, stage: Stage, proved: bool) -> None:
         """The contracts of transforms: their own check, or, where they are exact, the whole program's results."""
@@ -190,7 +211,7 @@ class _Check:
         if all(isinstance(event.contract, Exact) for event in stage.result.events):
             self.reasons.extend(f"{name}: {breach}" for breach in self._differences(stage))
         else:
-            self.reasons.append(f'{name} cannot be checked: it promises "{contract}" and brings no check of its own')
+            self.cannot(f'{name} cannot be checked: it promises "{contract}" and brings no check of its own', False)
 
     def _differences(self, stage: Stage) -> Iterator[str]:
         """Why the two programs of an exact stage are not known to compute the same."""
@@ -222,4 +243,4 @@ class _Check:
         runs = run_vectors(self.model, program, drawn, self.timeout)
         if not any(run.status is Status.VALID for run in runs):
             first = f"the result is {runs[0].status.value}: {runs[0].message}"
-            self.reasons.append(f"neither the original nor the result runs: {first}")
+            self.cannot(f"neither the original nor the result runs: {first}", False)
