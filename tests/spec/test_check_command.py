@@ -7,8 +7,11 @@ import pytest
 
 import tosakit
 from tests.spec.broken_files import chain, written
+from tests.support.build import Net
 from tosakit.cli import main
 from tosakit.errors import InvalidArgument
+from tosakit.io.writer import save
+from tosakit.ir.enums import DType
 from tosakit.spec.check import needs, neighbourhood
 from tosakit.spec.target import Target, least
 
@@ -98,3 +101,39 @@ def test_needs_of_real_models() -> None:
 
 def test_check_is_public() -> None:
     assert [d.severity for d in tosakit.check(tosakit.load(INT8), profiles=["pro-int"], level="8k")] == ["warning"] * 10
+
+
+def refused_for_u55(folder: Path) -> Path:
+    net = Net()
+    both = net.input("a", DType.INT16, (1, 2, 3)), net.input("b", DType.INT16, (1, 3, 4))
+    path = folder / "matmul.tosa"
+    save(net.program(net.rescale(net.matmul(*both), DType.INT16, 1 << 14, 20)), path)
+    return path
+
+
+def test_what_a_target_refuses_by_operator_and_tensor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(refused_for_u55(tmp_path))
+    assert main(["check", path, "--target", "ethos-u55-128"]) == 1
+    printed = capsys.readouterr().out
+    assert "ethos-u55-128, Vela 5.2: 1 refused\n" in printed
+    assert 'refused: MATMUL -> "acc": "a" is INT16; the target takes MATMUL of INT8 only. ' in printed
+    assert "The rule int16_matmul_as_int8 helps (probed)\n" in printed
+    assert main(["check", path, INT8, "--target", "ethos-u85-256"]) == 0
+    assert "nothing is known against it" in capsys.readouterr().out
+
+
+def test_what_a_target_refuses_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "broken.tosa"
+    broken.write_bytes(b"no model")
+    assert main(["check", str(refused_for_u55(tmp_path)), str(broken), "--target", "ethos-u65-256", "--json"]) == 2
+    found, unread = json.loads(capsys.readouterr().out)["files"]
+    [obstacle] = found["obstacles"]
+    assert (found["target"], found["vela_version"]) == ("ethos-u65-256", "5.2")
+    assert (obstacle["kind"], obstacle["operator_index"], obstacle["tensors"]) == ("refused", 2, ["acc"])
+    assert (obstacle["rules"], obstacle["established"]) == (["int16_matmul_as_int8"], "probed")
+    assert unread["obstacles"] is None
+
+
+def test_a_target_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", INT8, "--target", "ethos-u55"]) == 2
+    assert 'unknown target "ethos-u55"; did you mean' in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The Vela stage for a program in memory: refuse what Vela is known to get wrong silently, then compile."""
+"""The Vela stage for a program in memory: say what the target tables have against it, then compile."""
 
 import tempfile
 from collections.abc import Mapping
@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tosakit.backend.hazards import Hazard, find_hazards
+from tosakit.backend.obstacle import Kind, Obstacle
+from tosakit.backend.obstacles import find_obstacles
 from tosakit.backend.vela import ACCELERATORS, VelaReport, compile_for_ethos_u, vela_version
 from tosakit.catalogue import unknown
 from tosakit.errors import InvalidArgument
@@ -16,10 +17,10 @@ from tosakit.ir.program import Program
 
 @dataclass(frozen=True)
 class Compilation:
-    """What became of a program: ``report`` is Vela's answer, None where hazards kept Vela from being asked."""
+    """What became of a program: ``report`` is Vela's answer, None where it was not asked since it would miscompile."""
 
     accelerator: str
-    hazards: tuple[Hazard, ...]
+    obstacles: tuple[Obstacle, ...]
     report: VelaReport | None
 
     @property
@@ -27,10 +28,9 @@ class Compilation:
         """True where there is a command stream."""
         return self.report is not None and self.report.accepted
 
-    @property
-    def refused_hazards(self) -> tuple[Hazard, ...]:
-        """What Vela would silently compile into something else."""
-        return tuple(hazard for hazard in self.hazards if hazard.severity == "refuse")
+    def of_kind(self, kind: Kind) -> tuple[Obstacle, ...]:
+        """The obstacles that Vela refuses, would silently compile into something else, or is reported to."""
+        return tuple(obstacle for obstacle in self.obstacles if obstacle.kind == kind)
 
 
 def require_vela(accelerator: str) -> None:
@@ -49,15 +49,16 @@ def compile_program(
     allow_miscompile: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> Compilation:
-    """Look for hazards and compile; all constants stand inline for Vela.
+    """Look for obstacles and compile; all constants stand inline for Vela.
 
-    The result is ``place/<name>_vela.npz``, or nothing where ``place`` is None. With ``allow_miscompile`` Vela runs in
-    spite of hazards. ``settings`` are options of :func:`~tosakit.backend.vela.compile_for_ethos_u`. Raises
-    InvalidArgument where the place cannot be written, and as :func:`require_vela`.
+    The result is ``place/<name>_vela.npz``, or nothing where ``place`` is None. What Vela is known to miscompile it is
+    not asked to, but with ``allow_miscompile``; what it is known to refuse it is, since it knows best. ``settings`` are
+    options of :func:`~tosakit.backend.vela.compile_for_ethos_u`. Raises InvalidArgument where the place cannot be
+    written, and as :func:`require_vela`.
     """
     require_vela(accelerator)
-    found = Compilation(accelerator, tuple(find_hazards(program, accelerator)), None)
-    if found.refused_hazards and not allow_miscompile:
+    found = Compilation(accelerator, tuple(find_obstacles(program, accelerator)), None)
+    if found.of_kind("miscompiled") and not allow_miscompile:
         return found
     with tempfile.TemporaryDirectory(prefix="tosakit-") as scratch:
         model = Path(scratch) / f"{name}.tosa"
@@ -71,4 +72,4 @@ def compile_program(
             ) from None
     if place is None:
         report = replace(report, output_path=None)  # it went with the scratch folder
-    return Compilation(accelerator, found.hazards, report)
+    return Compilation(accelerator, found.obstacles, report)

@@ -1,88 +1,26 @@
 """What Vela 5.2 is known to compile into something else without a word, found before it runs.
 
-Each hazard was established by inspecting the bytes Vela emits, or is an open upstream report; see docs/known-issues.md.
-A ``refuse`` hazard has a rewrite that helps or no correct form at all; a ``warn`` hazard is reported by others and
-could not be confirmed without hardware.
+Each issue was established by inspecting the bytes Vela emits, or is an open upstream report that could not be confirmed
+without hardware (``suspected``); see docs/known-issues.md.
 """
-
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from tosakit.engine.rule import describe
+from tosakit.backend.obstacle import ANY, Entry
+from tosakit.backend.targets import FAMILIES, SMALL, U55, U85
 from tosakit.errors import TosakitError
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Foreign
-from tosakit.ir.program import Program
 from tosakit.ir.types import BITS
 from tosakit.numerics.intervals import Intervals
-from tosakit.numerics.program_intervals import program_intervals
 
-CONVOLUTIONS = (ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d)
+CONVOLUTIONS = ("CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D")
 BIAS_BITS = 40
 """Bits of an INT48 bias that Ethos-U55 and U65 keep."""
 _MOVES = (ops.Identity, ops.Reshape, ops.Transpose, ops.Slice, ops.Reverse, ops.Concat, ops.Tile, ops.Pad)
-
-Severity = Literal["refuse", "warn"]
-
-
-@dataclass(frozen=True)
-class Hazard:
-    """One operator that Vela would compile wrongly, or may."""
-
-    severity: Severity
-    operator: str
-    message: str
-    helps: str
-
-    def __str__(self) -> str:
-        return f"{self.operator}: {self.message}. {self.helps}"
-
-
-Found = tuple[str, str]
-"""What is wrong at an operator, with the values, and what helps."""
-
-
-@dataclass(frozen=True)
-class KnownIssue:
-    """A kind of hazard: where it is known to happen, and how to find it at an operator."""
-
-    families: tuple[str, ...]
-    severity: Severity
-    graph: str
-    find: Callable[[AnyOp, Intervals], Found | None]
-
-
-U55, U65, U85 = "ethos-u55", "ethos-u65", "ethos-u85"
-
-
-def family(accelerator: str) -> str:
-    """``ethos-u55``, ``ethos-u65`` or ``ethos-u85`` from an accelerator configuration's name."""
-    return accelerator.rpartition("-")[0]
-
-
-def find_hazards(program: Program, accelerator: str) -> list[Hazard]:
-    """Every known silent miscompile that Vela would make of this program on this accelerator, in program order.
-
-    O(size of the program). An operator that is not as TOSA has it is none: the verifier and Vela speak about those.
-    """
-    issues = [issue for issue in KNOWN_ISSUES if family(accelerator) in issue.families]
-    intervals = program_intervals(program)
-    return list(_hazards(program, issues, intervals))
-
-
-def _hazards(program: Program, issues: list[KnownIssue], intervals: Intervals) -> Iterator[Hazard]:
-    for block in program.blocks:
-        for op in block.ops:
-            for issue in issues:
-                found = issue.find(op, intervals)
-                if found is not None:
-                    yield Hazard(issue.severity, describe(op), *found)
 
 
 def _values(tensor: Tensor) -> npt.NDArray[np.int64] | None:
@@ -108,9 +46,9 @@ def _pairs(op: AnyOp) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | N
     return multiplier, shift
 
 
-def _bias_bits(op: AnyOp, _: Intervals) -> Found | None:
+def _bias_bits(op: AnyOp, _: Intervals) -> str | None:
     limit = 1 << (BIAS_BITS - 1)
-    if not isinstance(op.attrs, CONVOLUTIONS) or len(op.inputs) < 3 or op.inputs[2].dtype != DType.INT48:
+    if len(op.inputs) < 3 or op.inputs[2].dtype != DType.INT48:
         return None
     values = _values(op.inputs[2])
     if values is None:
@@ -118,11 +56,10 @@ def _bias_bits(op: AnyOp, _: Intervals) -> Found | None:
     outside = values[(values < -limit) | (values >= limit)]
     if not outside.size:
         return None
-    what = f"bias value {outside[0]} is outside the {BIAS_BITS} bits that the target keeps of an INT48 bias"
-    return what, "The rule split_int48_bias adds it in INT32 instead"
+    return f"bias value {outside[0]} is outside the {BIAS_BITS} bits that the target keeps of an INT48 bias"
 
 
-def _fused_rescales(op: AnyOp, _: Intervals) -> Found | None:
+def _fused_rescales(op: AnyOp, _: Intervals) -> str | None:
     if not _is_rescale(op) or not _scale32(op) or (op.inputs[0].dtype, op.output.dtype) != (DType.INT32, DType.INT16):
         return None
     first = op.inputs[0].producer
@@ -135,22 +72,20 @@ def _fused_rescales(op: AnyOp, _: Intervals) -> Found | None:
     cut = pairs[0][pairs[0] >= 1 << 15]
     if not cut.size:
         return None
-    what = f"it follows an INT48 to INT32 RESCALE of exactly one, so its multiplier {cut[0]} is cut to its low 15 bits"
-    return what, "Run legalize_int48_rescale with form=one-step on the original, or use a shift other than 14 there"
+    return f"it follows an INT48 to INT32 RESCALE of exactly one, so its multiplier {cut[0]} is cut to its low 15 bits"
 
 
 def _scale32(op: AnyOp) -> bool:
     return isinstance(op.attrs, ops.Rescale) and op.attrs.scale32
 
 
-def _lost_state(op: AnyOp, _: Intervals) -> Found | None:
+def _lost_state(op: AnyOp, _: Intervals) -> str | None:
     if not isinstance(op.attrs, Foreign) or not any(t.extras.variable for t in op.inputs + op.outputs):
         return None
-    what = "it reads or writes a VARIABLE but is an IDENTITY in the file; Vela compiles it and loses the state"
-    return what, "The transform variables_as_inputs makes the state a graph input and output"
+    return "it reads or writes a VARIABLE but is an IDENTITY in the file; Vela compiles it and loses the state"
 
 
-def _may_be_unpredictable(op: AnyOp, intervals: Intervals) -> Found | None:
+def _may_be_unpredictable(op: AnyOp, intervals: Intervals) -> str | None:
     if not _is_rescale(op) or not _scale32(op) or op.inputs[0].dtype not in (DType.INT8, DType.INT16, DType.INT32):
         return None
     pairs, zero_point = _pairs(op), _values(op.inputs[3])
@@ -166,11 +101,10 @@ def _may_be_unpredictable(op: AnyOp, intervals: Intervals) -> Found | None:
     if not at.size:
         return None
     allowed = int(limit[at[0]])
-    what = (
+    return (
         f"its input less the zero point may reach from {low[at[0]]} to {high[at[0]]}, outside the {-allowed} to "
         f"{allowed - 1} that shift {allowed.bit_length()} allows; TOSA calls that unpredictable, Vela does not check"
     )
-    return what, "Narrow the input with CLAMP, or use a larger shift"
 
 
 def _read_range(op: AnyOp, intervals: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -182,23 +116,20 @@ def _read_range(op: AnyOp, intervals: Intervals) -> tuple[npt.NDArray[np.int64],
     return np.atleast_1d(np.asarray(interval.low, np.int64)), np.atleast_1d(np.asarray(interval.high, np.int64))
 
 
-def _shared_rescale(op: AnyOp, _: Intervals) -> Found | None:
+def _shared_rescale(op: AnyOp, _: Intervals) -> str | None:
     if not _is_rescale(op) or op.output.dtype != DType.INT32 or op.inputs[0].dtype not in (DType.INT8, DType.INT16):
         return None
     readers = len(op.output.users)
     if readers < 2:
         return None
-    return f"it has {readers} readers; a merged RESCALE was reported to give zeros", "Give every reader its own RESCALE"
+    return f"it has {readers} readers; a merged RESCALE was reported to give zeros"
 
 
-def _reduce_sum(op: AnyOp, _: Intervals) -> Found | None:
-    if not isinstance(op.attrs, ops.ReduceSum) or not op.inputs:
-        return None
-    source = _source(op.inputs[0])
+def _reduce_sum(op: AnyOp, _: Intervals) -> str | None:
+    source = _source(op.inputs[0]) if op.inputs else None
     if not _is_rescale(source) or source is None or source.inputs[0].dtype != DType.INT16:
         return None
-    what = "sums of int16 values were reported to give zeros (open upstream)"
-    return what, "Compare on the device before you rely on it"
+    return "sums of int16 values were reported to give zeros (open upstream)"
 
 
 def _source(tensor: Tensor) -> AnyOp | None:
@@ -209,8 +140,8 @@ def _source(tensor: Tensor) -> AnyOp | None:
     return op
 
 
-def _doubled_input(op: AnyOp, _: Intervals) -> Found | None:
-    if not isinstance(op.attrs, ops.Add) or len(op.inputs) != 2:
+def _doubled_input(op: AnyOp, _: Intervals) -> str | None:
+    if len(op.inputs) != 2:
         return None
     left, right = (t.producer for t in op.inputs)
     if left is None or right is None or not _is_rescale(left) or not _is_rescale(right):
@@ -221,26 +152,72 @@ def _doubled_input(op: AnyOp, _: Intervals) -> Found | None:
     same = all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     if not same or not np.any(one[0] & (one[0] - 1)):
         return None
-    what = f"x + x with one scale, multiplier {one[0][0]}, no power of two, was reported to return x (open upstream)"
-    return what, "Multiply by two in the scale of a RESCALE instead"
+    return f"x + x with one scale, multiplier {one[0][0]}, no power of two, was reported to return x (open upstream)"
 
 
-KNOWN_ISSUES: tuple[KnownIssue, ...] = (
-    KnownIssue((U55, U65), "refuse", "an INT48 bias outside [-2^39, 2^39)", _bias_bits),
-    KnownIssue(
+KNOWN_ISSUES: tuple[Entry, ...] = (
+    Entry(
+        SMALL,
+        "miscompiled",
+        CONVOLUTIONS,
+        "an INT48 bias outside [-2^39, 2^39)",
+        "bytes inspected",
+        _bias_bits,
+        rules=("split_int48_bias",),
+    ),
+    Entry(
         (U85,),
-        "refuse",
+        "miscompiled",
+        ("RESCALE",),
         "RESCALE INT48 to INT32 of exactly (2^14, 14), then RESCALE to INT16 with a 31-bit multiplier",
+        "bytes inspected",
         _fused_rescales,
+        advice="Run legalize_int48_rescale with form=one-step on the original, or use a shift other than 14 there",
     ),
-    KnownIssue((U55, U65, U85), "refuse", "VARIABLE_READ or VARIABLE_WRITE written as IDENTITY", _lost_state),
-    KnownIssue(
-        (U55, U65, U85), "warn", "RESCALE whose input may leave the range its shift allows", _may_be_unpredictable
+    Entry(
+        FAMILIES,
+        "miscompiled",
+        ANY,
+        "VARIABLE_READ or VARIABLE_WRITE written as IDENTITY",
+        "bytes inspected",
+        _lost_state,
+        rules=("variables_as_inputs",),
     ),
-    KnownIssue((U55, U65), "warn", "one widening RESCALE with several readers", _shared_rescale),
-    KnownIssue(
-        (U55,), "warn", "x + x, both operands rescaled from one tensor by one scale, no power of two", _doubled_input
+    Entry(
+        FAMILIES,
+        "suspected",
+        ("RESCALE",),
+        "RESCALE whose input may leave the range its shift allows",
+        "probed",
+        _may_be_unpredictable,
+        advice="Narrow the input with CLAMP, or use a larger shift",
     ),
-    KnownIssue((U85,), "warn", "REDUCE_SUM of int16 values", _reduce_sum),
+    Entry(
+        SMALL,
+        "suspected",
+        ("RESCALE",),
+        "one widening RESCALE with several readers",
+        "upstream report",
+        _shared_rescale,
+        advice="Give every reader its own RESCALE",
+    ),
+    Entry(
+        (U55,),
+        "suspected",
+        ("ADD",),
+        "x + x, both operands rescaled from one tensor by one scale, no power of two",
+        "upstream report",
+        _doubled_input,
+        advice="Multiply by two in the scale of a RESCALE instead",
+    ),
+    Entry(
+        (U85,),
+        "suspected",
+        ("REDUCE_SUM",),
+        "REDUCE_SUM of int16 values",
+        "upstream report",
+        _reduce_sum,
+        advice="Compare on the device before you rely on it",
+    ),
 )
 """What is looked for; docs/known-issues.md lists the same."""

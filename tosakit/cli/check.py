@@ -1,11 +1,17 @@
-"""``tosakit check``: say everything that is wrong with files, and what they need."""
+"""``tosakit check``: say everything that is wrong with files, what they need, and what a target has against them."""
 
 import argparse
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from tosakit.backend.obstacle import Obstacle
+from tosakit.backend.obstacles import find_obstacles
+from tosakit.backend.targets import VELA_VERSION
 from tosakit.cli.console import say
 from tosakit.cli.parser import source_of
+from tosakit.rewriting import require_target
 from tosakit.spec.check import neighbourhood
 from tosakit.spec.diagnostics import Diagnostic
 from tosakit.spec.files import FileReport, check_file
@@ -15,22 +21,46 @@ from tosakit.spec.verify import Located
 INVALID = 2
 """Exit code where a file has an error: the input is wrong."""
 
+REFUSED = 1
+"""Exit code where no file has an error, but the target would refuse or miscompile one."""
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A file, what is wrong with it, and what the target has against it (None where none was asked for)."""
+
+    name: str
+    report: FileReport
+    obstacles: Sequence[Obstacle] | None
+
+    @property
+    def is_refused(self) -> bool:
+        return any(obstacle.kind != "suspected" for obstacle in self.obstacles or ())
+
 
 def run(options: argparse.Namespace) -> int:
-    """Run the subcommand: 0 where no file has an error, else 2."""
+    """Run the subcommand: 2 where a file has an error, else 1 where the target refuses or miscompiles one, else 0."""
     target = Target.of(_names(options.profile), _names(options.extension), options.level, options.spec)
-    reports: list[tuple[str, FileReport]] = []
+    accelerator = options.target or ""
+    require_target(accelerator)
+    checked: list[_Checked] = []
     for name in options.files:
         report = check_file(source_of(name), target)
-        reports.append((name, report))
+        asked = accelerator and report.program is not None and not report.has_errors
+        found = find_obstacles(report.program, accelerator) if asked and report.program is not None else None
+        checked.append(_Checked(name, report, found))
         if not options.json:
             _print(name, report, explain=options.explain)
+            _print_obstacles(checked[-1], accelerator)
     if options.json:
-        print(json.dumps({"files": [_file_json(name, r, options.explain) for name, r in reports]}, indent=1))
-    wrong = sum(report.has_errors for _, report in reports)
-    if len(reports) > 1:
-        say(f"{len(reports)} files, {wrong} with errors")
-    return INVALID if wrong else 0
+        print(json.dumps({"files": [_file_json(each, accelerator, options.explain) for each in checked]}, indent=1))
+    wrong = sum(each.report.has_errors for each in checked)
+    refused = sum(each.is_refused for each in checked)
+    if len(checked) > 1:
+        say(
+            f"{len(checked)} files, {wrong} with errors" + (f", {refused} not for {accelerator}" if accelerator else "")
+        )
+    return INVALID if wrong else REFUSED if refused else 0
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -50,6 +80,19 @@ def _print(name: str, report: FileReport, *, explain: bool) -> None:
             print("".join(f"      {line}\n" for line in _neighbours(places.get(id(diagnostic)))), end="")
 
 
+def _print_obstacles(checked: _Checked, accelerator: str) -> None:
+    if not accelerator:
+        return
+    if checked.obstacles is None:
+        print(f"  not looked at for {accelerator}: the file must be legal first")
+        return
+    kinds = {kind: sum(o.kind == kind for o in checked.obstacles) for kind in ("refused", "miscompiled", "suspected")}
+    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
+    print(f"  {accelerator}, Vela {VELA_VERSION}: {told or 'nothing is known against it'}")
+    for obstacle in checked.obstacles:
+        print(f"  {obstacle.kind}: {obstacle} ({obstacle.entry.established})")
+
+
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
@@ -65,16 +108,38 @@ def _neighbours(found: Located | None) -> list[str]:
     return neighbourhood(found.block, found.diagnostic.op_index)
 
 
-def _file_json(name: str, report: FileReport, explain: bool) -> dict[str, Any]:
+def _file_json(checked: _Checked, accelerator: str, explain: bool) -> dict[str, Any]:
+    report = checked.report
     places = _places(report)
+    about_target = {
+        "target": accelerator,
+        "vela_version": VELA_VERSION,
+        "obstacles": None if checked.obstacles is None else [obstacle_json(o) for o in checked.obstacles],
+    }
     return {
-        "path": name,
+        "path": checked.name,
         "valid": not report.has_errors,
         "needs": None if report.report is None else _needs_json(report.report.needs),
         "diagnostics": [
             _diagnostic_json(d) | ({"neighbourhood": _neighbours(places.get(id(d)))} if explain else {})
             for d in report.diagnostics
         ],
+        **(about_target if accelerator else {}),
+    }
+
+
+def obstacle_json(obstacle: Obstacle) -> dict[str, Any]:
+    """What stands in an operator's way on a target, as JSON."""
+    return {
+        "kind": obstacle.kind,
+        "block": obstacle.block,
+        "operator_index": obstacle.index,
+        "operator": obstacle.operator,
+        "tensors": list(obstacle.tensors),
+        "message": obstacle.message,
+        "rules": list(obstacle.entry.rules),
+        "advice": obstacle.entry.advice,
+        "established": obstacle.entry.established,
     }
 
 

@@ -163,6 +163,11 @@ def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--extension", metavar="A,B", help="what it has besides: int16, dynamic, ... (default: any)")
     parser.add_argument("--level", metavar="NAME", help="8k or none (default: none)")
     parser.add_argument("--spec", metavar="VERSION", help="1.0 or 1.1 (default: the file's)")
+    parser.add_argument(
+        "--target",
+        metavar="ACCEL",
+        help="also list what Vela refuses or miscompiles for this one, such as ethos-u55-128",
+    )
     parser.add_argument("--explain", action="store_true", help="show the operators around each finding")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_lazy("check"))

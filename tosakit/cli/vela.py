@@ -13,6 +13,9 @@ from tosakit.io.reader import load
 from tosakit.ir.program import Program
 from tosakit.spec.verify import verify
 
+SEVERITIES = {"miscompiled": "refuse", "suspected": "warn"}
+"""What the report calls the kinds of hazards."""
+
 SUSPECTS = 3
 """Results that a refusal's message names; the report has all."""
 
@@ -52,10 +55,10 @@ def compile_with(options: argparse.Namespace, program: Program, model: str, *, b
         },
     )
     fatal = "warning" if options.allow_miscompile else "error"
-    say_some([f"{fatal if h.severity == 'refuse' else 'warning'}: {h}" for h in found.hazards], "hazards")
+    say_some([f"{fatal if o.kind == 'miscompiled' else 'warning'}: {o}" for o in found.obstacles], "obstacles")
     if found.report is None:
         say(
-            f"error: Vela would silently compile {len(found.refused_hazards)} operators into something else for "
+            f"error: Vela would silently compile {len(found.of_kind('miscompiled'))} operators into something else for "
             f"{options.vela}, see above; it was not run. To run it all the same: --allow-miscompile"
         )
     return found
@@ -102,8 +105,13 @@ def vela_json(found: Compilation) -> dict[str, Any]:
         "accelerator": found.accelerator,
         "vela_version": report.vela_version or None,
         "hazards": [
-            {"severity": h.severity, "operator": h.operator, "message": h.message, "helps": h.helps}
-            for h in found.hazards
+            {"severity": severity, "operator": o.operator, "message": o.message, "helps": o.helps}
+            for o in found.obstacles
+            if (severity := SEVERITIES.get(o.kind))
+        ],
+        "expected_refusals": [
+            {"operator": o.operator, "tensors": list(o.tensors), "message": o.message, "helps": o.helps}
+            for o in found.of_kind("refused")
         ],
         "refused": [
             {

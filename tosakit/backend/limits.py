@@ -1,0 +1,202 @@
+"""What Vela 5.2 refuses, operator by operator, beside what :data:`tosakit.backend.targets.OPERATORS` leaves out.
+
+Every limit was probed: Vela was run on both sides of it. tests/backend/compare_vela.py regenerates the comparison.
+"""
+
+from collections.abc import Callable
+
+from tosakit.backend import value_limits as values
+from tosakit.backend.obstacle import ANY, Entry
+from tosakit.backend.targets import FAMILIES, OPERATORS, SMALL, TENSORS, U85, Taken
+from tosakit.ir import ops
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.operator import Exit
+from tosakit.numerics.intervals import Intervals
+from tosakit.spec.signature import signature, spread
+
+Find = Callable[[AnyOp, Intervals], str | None]
+
+BOOL_RULE = ("bool_as_int32",)
+CONV3D_RULE = ("conv3d_as_conv2d",)
+SUBPIXEL_RULE = ("transpose_conv2d_as_conv2d",)
+
+RULES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            *("CAST", "EQUAL", "GREATER", "GREATER_EQUAL", "LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "LOGICAL_XOR"),
+            *("REDUCE_ALL", "REDUCE_ANY", "SELECT"),
+        ),
+        BOOL_RULE,
+    ),
+    "MATMUL": ("int16_matmul_as_int8",),
+    "TRANSPOSE_CONV2D": SUBPIXEL_RULE,
+}
+"""Rules that help where an operator is not taken with its element type."""
+
+
+def _is_fixed(tensor: Tensor) -> bool:
+    """A constant, or one that Vela works out: behind IDENTITY and RESHAPE."""
+    while tensor.producer is not None and isinstance(tensor.producer.attrs, ops.Identity | ops.Reshape):
+        tensor = tensor.producer.inputs[0]
+    return tensor.is_constant
+
+
+# ------------------------------------------------------------------------------------------ types
+def _wrong_type(dtypes: tuple[DType, ...]) -> Find:
+    def find(op: AnyOp, _: Intervals) -> str | None:
+        if not op.inputs or op.inputs[0].dtype in dtypes:
+            return None
+        if not dtypes:
+            return f"the target has no {op.name}"
+        takes = ", ".join(dtype.name for dtype in dtypes)
+        return f'"{op.inputs[0].name}" is {op.inputs[0].dtype.name}; the target takes {op.name} of {takes} only'
+
+    return find
+
+
+def _type_entries() -> list[Entry]:
+    return [
+        Entry(families, "refused", (name,), f"{name} of other element types", "probed", find, RULES.get(name, ()))
+        for name, row in OPERATORS.items()
+        for families, dtypes in ((SMALL, row.small), ((U85,), row.u85))
+        for find in [_wrong_type(dtypes)]
+    ]
+
+
+def _unknown_operator(op: AnyOp, _: Intervals) -> str | None:
+    known = op.name in OPERATORS or op.name in ("CONST", "CONST_SHAPE")
+    return None if known or op.name.startswith("IDENTITY with ") else f"no target of Vela takes {op.name}"
+
+
+def _wrong_tensor(dtypes: tuple[DType, ...]) -> Find:
+    def find(op: AnyOp, _: Intervals) -> str | None:
+        for tensor in (*op.outputs, *op.inputs):
+            if tensor.dtype not in dtypes:
+                return f'"{tensor.name}" is {tensor.dtype.name}, a type that the target does not have'
+        return None
+
+    return find
+
+
+def _tensor_entries(row: Taken) -> list[Entry]:
+    return [
+        Entry(SMALL, "refused", ANY, "BOOL and floating point", "probed", _wrong_tensor(row.small), BOOL_RULE),
+        Entry((U85,), "refused", ANY, "floating point", "probed", _wrong_tensor(row.u85)),
+    ]
+
+
+# ------------------------------------------------------------------------------------------ constants
+def _not_constant(names: tuple[str, ...]) -> Find:
+    """An operand that must be a constant itself."""
+
+    def find(op: AnyOp, _: Intervals) -> str | None:
+        found = signature(op.name)
+        arguments = spread(found.inputs, len(op.inputs), False) if found else None
+        for argument, tensor in zip(arguments or (), op.inputs, strict=False):
+            if argument.name in names and not tensor.is_constant:
+                return f'{argument.name} "{tensor.name}" is no constant'
+        return None
+
+    return find
+
+
+def _loose_weights(op: AnyOp, _: Intervals) -> str | None:
+    for name, tensor in zip(op.attrs.OPERANDS[1:3], op.inputs[1:3], strict=False):
+        if not _is_fixed(tensor):
+            return f'{name} "{tensor.name}" is no constant'
+    return None
+
+
+def _loose_table(op: AnyOp, _: Intervals) -> str | None:
+    table = op.inputs[1]
+    return f'the table "{table.name}" is no constant' if table.dtype == DType.INT16 and not table.is_constant else None
+
+
+# ------------------------------------------------------------------------------------------ INT48
+_ACCUMULATING = ("CONV2D", "CONV3D", "DEPTHWISE_CONV2D")
+
+
+def _loose_accumulator(op: AnyOp, _: Intervals) -> str | None:
+    """An INT48 accumulator that is not read by one RESCALE alone."""
+    if not op.outputs or op.outputs[0].dtype != DType.INT48:
+        return None
+    tensor, readers = op.outputs[0], []
+    tensors = [tensor]
+    for each in tensors:  # grows while it runs
+        for user in each.users:
+            if isinstance(user.attrs, ops.Identity):
+                tensors.append(user.outputs[0])
+            else:
+                readers.append(user)
+    outputs = [user for user in readers if isinstance(user.attrs, Exit)]
+    if outputs:
+        return f'its INT48 result "{tensor.name}" is an output'
+    if len(readers) > 1:
+        return f'its INT48 result "{tensor.name}" has {len(readers)} readers, the target takes one RESCALE'
+    return None
+
+
+def _free_int48(op: AnyOp, _: Intervals) -> str | None:
+    """A RESCALE of INT48 that stands behind no convolution."""
+    source = op.inputs[0]
+    if source.dtype != DType.INT48:
+        return None
+    while source.producer is not None and isinstance(source.producer.attrs, ops.Identity):
+        source = source.producer.inputs[0]
+    if source.producer is not None and source.producer.name in (*_ACCUMULATING, "TRANSPOSE_CONV2D", "MATMUL", "RESIZE"):
+        return None
+    return f'"{source.name}" is INT48 and no accumulator of a convolution'
+
+
+UNWRITTEN_OUTPUT = Entry(
+    FAMILIES, "refused", (), "an output that is an input of the graph, or a shape", "probed", lambda *_: None
+)
+"""Found by itself: it is about no operator."""
+
+_ZERO_POINTS = ("input_zp", "output_zp", "weight_zp", "input1_zp", "A_zp", "B_zp")
+_WINDOWS = ("AVG_POOL2D", "MAX_POOL2D", "CONV2D", "DEPTHWISE_CONV2D", "RESIZE")
+
+
+def _refused(families: tuple[str, ...], operators: str, graph: str, find: Find, rules: tuple[str, ...] = ()) -> Entry:
+    """An entry that was probed; ``operators`` are names, empty for every operator."""
+    return Entry(families, "refused", tuple(operators.split()) or ANY, graph, "probed", find, rules)
+
+
+LIMITS: tuple[Entry, ...] = (
+    *_type_entries(),
+    _refused(
+        FAMILIES, "VARIABLE VARIABLE_READ VARIABLE_WRITE", "variables", _unknown_operator, ("variables_as_inputs",)
+    ),
+    _refused(FAMILIES, "", "operators that no target takes", _unknown_operator),
+    *_tensor_entries(TENSORS),
+    _refused(FAMILIES, "", "ranks above 6", values.rank),
+    _refused(FAMILIES, " ".join(_WINDOWS), "more than 65536 channels", values.channels),
+    _refused(SMALL, "ARGMAX", "another than the last axis, more than 127 elements, a batch", values.argmax),
+    _refused(SMALL, "CONV3D", "depth in the kernel (INT16: in stride or padding)", values.conv3d_depth, CONV3D_RULE),
+    _refused(SMALL, "AVG_POOL2D", "padding around a kernel beyond 8", values.padded_pool),
+    _refused(SMALL, "CONV2D DEPTHWISE_CONV2D", "strides above 3 with dilation or padding", values.long_stride),
+    _refused(SMALL, "TRANSPOSE_CONV2D", "strides other than [1, 1] and [2, 2]", values.transpose_stride, SUBPIXEL_RULE),
+    _refused(SMALL, "REVERSE", "the last axis without a batch", values.reversed_channels),
+    _refused(SMALL, "TRANSPOSE", "an axis above 65536, INT32 swaps of more than 16384 channels", values.transpose),
+    _refused(SMALL, "MATMUL", "an axis of B above 65536", values.matmul),
+    _refused(SMALL, "REDUCE_SUM", "an axis above 65536 that is to be moved", values.reduced_axis),
+    _refused(SMALL, "RESIZE", "all but NEAREST by 2, 4, 8 with batch 1", values.resize, ("resize_bilinear_as_conv2d",)),
+    _refused(SMALL, " ".join(_ACCUMULATING), "weights or bias that are no constants", _loose_weights),
+    _refused(FAMILIES, "TRANSPOSE_CONV2D", "weights or bias that are no constants", _loose_weights),
+    _refused(
+        SMALL,
+        " ".join(_ACCUMULATING),
+        "an INT48 accumulator that is an output or has several readers",
+        _loose_accumulator,
+        ("single_rescale_per_accumulator",),
+    ),
+    _refused(SMALL, "RESCALE", "INT48 that is no accumulator of a convolution", _free_int48),
+    _refused(FAMILIES, "", "zero points that are no constants", _not_constant(_ZERO_POINTS)),
+    _refused(
+        FAMILIES, "MUL RESCALE", "shift or multiplier that are no constants", _not_constant(("shift", "multiplier"))
+    ),
+    _refused(FAMILIES, "PAD", "padding or pad_const that are no constants", _not_constant(("padding", "pad_const"))),
+    _refused(FAMILIES, "TABLE", "an INT16 table that is no constant", _loose_table),
+)
+"""In the order they are asked; the first that refuses an operator is reported."""
