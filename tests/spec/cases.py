@@ -15,7 +15,7 @@ from tosakit.ir.program import Program, Region, Version
 from tosakit.ir.types import encode
 from tosakit.spec.check import examine
 from tosakit.spec.diagnostics import Diagnostic
-from tosakit.spec.operator_check import Memory
+from tosakit.spec.memory import Memory
 from tosakit.spec.target import Target
 from tosakit.spec.verify import walk
 

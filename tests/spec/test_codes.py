@@ -5,7 +5,7 @@ import pytest
 from tests.spec.broken_files import FILES
 from tests.spec.cases import CASES, Case
 from tosakit.spec.diagnostics import CODES, Diagnostic
-from tosakit.spec.operator_check import Memory
+from tosakit.spec.memory import Memory
 from tosakit.spec.verify import verify, walk
 
 NAMED = [pytest.param(case, id=f"{case.code}-{number}") for number, case in enumerate(CASES)]

@@ -154,6 +154,26 @@ def tensor_columns(blocks: Iterable[Graph], table: Table) -> TensorColumns:
     )
 
 
+class TypeColumns(NamedTuple):
+    """What the tensors of one block are, column by column."""
+
+    tensors: list[Tensor]
+    dtypes: list[DType]
+    shapes: list[tuple[int, ...]]
+    extras: list[TensorExtras]
+
+
+def type_columns(graph: Graph) -> TypeColumns:
+    """Every tensor of a block with its element type, shape and rare fields."""
+    tensors = list(graph._tensors.values())
+    return TypeColumns(
+        tensors,
+        [tensor._dtype for tensor in tensors],
+        [tensor._shape or () for tensor in tensors],
+        [tensor._extras for tensor in tensors],
+    )
+
+
 class OpColumns(NamedTuple):
     """What files say about operators, column by column."""
 

@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -19,6 +19,9 @@ Shape = tuple[Size, ...]
 """Sizes of a tensor, None for one that only run time knows."""
 
 A = TypeVar("A", bound=Attributes)
+
+Harmless = Callable[[DType, int, int], bool]
+"""Whether a constant is legal whatever the other operands hold: from its type, and its smallest and largest value."""
 
 
 class Finding(NamedTuple):

@@ -1,18 +1,17 @@
 """``check``: everything that is wrong with a program, for a target or for none, and what the program needs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tosakit._gc import collector_paused
-from tosakit.ir.graph import AnyOp, Graph, Tensor
+from tosakit.ir.graph import AnyOp, Graph
 from tosakit.ir.program import Program
 from tosakit.ir.text import format_operator
-from tosakit.numerics.intervals import Interval
 from tosakit.numerics.program_intervals import assumptions
+from tosakit.spec.coarse import RangeCheck
 from tosakit.spec.diagnostics import Diagnostic
 from tosakit.spec.levels import CODES
-from tosakit.spec.operator_check import Memory
-from tosakit.spec.ranges import RangeCheck
+from tosakit.spec.memory import Memory
 from tosakit.spec.target import VERSIONS, Needs, Target, least
 from tosakit.spec.verify import Located, locate, walk
 
@@ -74,10 +73,12 @@ def examine(program: Program, target: Target) -> Report:
         located.append(found)
         if found.diagnostic.severity == "error" and found.diagnostic.code not in TARGET_CODES:
             failed[found.block] = None
-    assumed = {} if failed else assumptions(program)
-    for block in program.blocks:
-        if block not in failed:
-            located = [*_without_slopes(located, block), *_range_findings(block, memory, assumed)]
+    judged = {id(block): block for block in program.blocks if block not in failed}
+    located = [found for found in located if id(found.block) not in judged or found.diagnostic.code != "TableSlope"]
+    ranges = RangeCheck(memory, {} if failed else assumptions(program))
+    for block in judged.values():
+        for index, op, finding in ranges.findings(memory.places.get(block, ())):
+            located.append(locate(block, index, op, finding))
     order = {id(block): index for index, block in enumerate(program.blocks)}
     located.sort(key=lambda found: _place(found, order))
     return Report(tuple(located), _needs(memory))
@@ -90,20 +91,6 @@ def _place(found: Located, order: dict[int, int]) -> tuple[int, int]:
 
 def _needs(memory: Memory) -> Needs:
     return Needs(least(memory.requirements), "none" if memory.beyond else "8K", VERSIONS[memory.minor])
-
-
-def _without_slopes(located: Iterable[Located], block: Graph) -> Iterator[Located]:
-    """Without what was said of tables before anyone knew what their operands can be."""
-    for found in located:
-        if found.block is not block or found.diagnostic.code != "TableSlope":
-            yield found
-
-
-def _range_findings(block: Graph, memory: Memory, assumed: Mapping[Tensor, Interval]) -> Iterator[Located]:
-    ranges = RangeCheck(memory, {t: interval for t, interval in assumed.items() if block.owns(t)})
-    for index, op in enumerate(block.ops):
-        for finding in ranges.findings(op) if op.inputs else ():
-            yield locate(block, index, op, finding)
 
 
 def neighbourhood(block: Graph, index: int) -> list[str]:

@@ -89,9 +89,8 @@ def _targets(region: Region) -> Iterator[str]:
             operators = block.ops
         except InvalidModel:  # a cycle, reported where the block is checked
             continue
-        for op in operators:
-            if isinstance(op.attrs, _CONTROL_FLOW):
-                yield from region_names(op)
+        for op in [op for op in operators if type(op.attrs) in _CONTROL_FLOW]:
+            yield from region_names(op)
 
 
 _CONTROL_FLOW = (ops.CondIf, ops.WhileLoop)

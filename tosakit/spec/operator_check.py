@@ -1,23 +1,24 @@
 """The checks of one operator: its signature, its types, and what is particular to it."""
 
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import fields
 from enum import IntEnum
-from operator import attrgetter
 from typing import NamedTuple
 
 from tosakit.ir import ops
+from tosakit.ir.bulk import op_columns
 from tosakit.ir.enums import BlockSize, DType
-from tosakit.ir.graph import AnyOp, Graph, Tensor
+from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Version
 from tosakit.ir.types import INTEGER_RANGES
-from tosakit.spec.call import AnyCall, Call, Finding
+from tosakit.spec.call import AnyCall, Call, Finding, Harmless
 from tosakit.spec.constants import check_constant
 from tosakit.spec.control_flow import Regions, check_control_flow, region_names
 from tosakit.spec.diagnostics import Severity
 from tosakit.spec.dtypes import element_of, type_faults, type_needs
 from tosakit.spec.levels import Excess, nesting_excesses, operator_excesses, tensor_excesses
+from tosakit.spec.memory import KEPT_BYTES, Key, Memory, Place, Tokens
 from tosakit.spec.operators import CHECKS, DEFAULT, Checks
 from tosakit.spec.signature import Argument, Signature, signature, spread
 from tosakit.spec.tables import ENUM_NEEDS
@@ -38,7 +39,7 @@ class _Plan(NamedTuple):
     is_constant: bool
     is_special: bool
     value_names: tuple[str, ...]
-    value_slots: tuple[int, ...]
+    value_slots: tuple[tuple[int, Harmless | None, bool], ...]
 
 
 def _plan(cls: type[Attributes]) -> _Plan | None:
@@ -54,19 +55,20 @@ def _plan(cls: type[Attributes]) -> _Plan | None:
     accumulates = any(f.name == "acc_type" for f in fields(cls))
     needy = tuple(f.name for f in fields(cls) if f.name in ("rounding_mode", "block_size"))
     runs_regions, is_constant = cls in (ops.CondIf, ops.WhileLoop), cls in (ops.Const, ops.ConstShape)
-    slots = tuple(slot for slot, argument in enumerate(sig.inputs) if argument.constant)
+    checks = CHECKS.get(cls.NAME, DEFAULT)
+    valued = [(s, a) for s, a in enumerate(sig.inputs) if a.constant or a.name in checks.values]
     return _Plan(
         cls.NUMBER,
         sig,
-        CHECKS.get(cls.NAME, DEFAULT),
+        checks,
         enumerations,
         needy,
         accumulates,
         runs_regions,
         is_constant,
         runs_regions or cls in VARIABLE_OPERATORS or (not is_constant and _gives_shape(sig)),
-        tuple(sig.inputs[slot].name for slot in slots),
-        slots,
+        tuple(a.name for _, a in valued),
+        tuple((s, checks.harmless.get(a.name), bool(a.constant)) for s, a in valued),
     )
 
 
@@ -88,65 +90,13 @@ def _gives_shape(sig: Signature) -> bool:
 
 _UNUSUAL = (Foreign, *VARIABLE_OPERATORS)
 
-Key = tuple[Hashable, ...]
-
-KEPT_BYTES = 4096
-"""Constants that are longer than this are not compared with those of other operators."""
-
-_FACTS = attrgetter("dtype", "shape", "extras")
-
-
-class Memory:
-    """What was learnt about the operators of a program.
-
-    ``requirements`` are what they need of a target, ``minor`` the version that has them all, ``beyond`` whether one
-    exceeds the strictest level. Operators with nothing wrong are remembered in ``clean`` by all that the checks read of
-    them, so that the next one like it costs a look-up; ``verdicts`` has the number of the result's operator there, and
-    ``values`` the bytes of short constants. ``odd`` are the facts of tensors to look at more closely.
-    """
-
-    def __init__(self) -> None:
-        self.clean: dict[Key, int] = {}
-        self.verdicts: dict[Tensor, int] = {}
-        self.values: dict[Tensor, bytes] = {}
-        self.requirements: dict[Alternatives, None] = {}
-        self.minor = 0
-        self.beyond = False
-        self.odd: dict[int, None] = {}
-        self._numbers: dict[Hashable, int] = {}
-        self._by_identity: dict[Hashable, int] = {}
-        self._kept: list[object] = []
-
-    def number(self, value: Hashable) -> int:
-        """A number that equal values share; quick for an object that was seen before, which it keeps alive."""
-        known = self._by_identity.get(id(value))
-        if known is None:
-            known = self._by_identity[id(value)] = self._numbers.setdefault(value, len(self._numbers))
-            self._kept.append(value)
-        return known
-
-    def facts(self, block: Graph) -> dict[Tensor, int]:
-        """For every tensor of a block a number that tensors of one type, shape and rare fields share."""
-        known, found = self._by_identity, {}
-        for tensor in block.tensors:
-            dtype, shape, extras = _FACTS(tensor)
-            quick = id(dtype), shape, id(extras)
-            fact = known.get(quick)
-            if fact is None:
-                whole = int(dtype), shape, self.number(extras)
-                fact = known[quick] = self._numbers.setdefault(whole, len(self._numbers))
-                if dtype == DType.UNKNOWN or extras.variable or (shape and min(shape) < -1):
-                    self.odd[fact] = None
-            found[tensor] = fact
-        return found
-
 
 class OperatorCheck:
     """Checks the operators of one block, in program order.
 
     ``recursive`` names the regions that must not be run from here, ``depth`` is the number of control flow operators
     that run around the block, ``facts`` what :meth:`Memory.facts` says of it. Values that shape operators compute from
-    constants are remembered for the operators behind them.
+    constants are remembered for the operators behind them. ``places`` fills with the operators that are no constants.
     """
 
     def __init__(
@@ -168,53 +118,77 @@ class OperatorCheck:
         self.depth = depth
         self._known: dict[Tensor, tuple[int, ...]] = {}
         self.facts = facts
+        self.places: list[Place] = []
 
     def findings(self, operators: Sequence[AnyOp]) -> Iterator[tuple[int, AnyOp, Finding]]:
         """Everything wrong with the operators of the block, in program order, with their places."""
-        memory, facts = self.memory, self.facts
-        clean, values, verdicts = memory.clean, memory.values, memory.verdicts
-        known = clean.get
-        for index, op in enumerate(operators):
-            attrs, outputs = op.attrs, op.outputs
+        memory, places, facts = self.memory, self.places, self.facts
+        numbers, contents, clean = memory.numbers, memory.constants.contents, memory.clean
+        columns = op_columns(operators)
+        rows = zip(operators, columns.attrs, columns.inputs, columns.outputs, strict=True)
+        for index, (op, attrs, operands, results) in enumerate(rows):
             plan = _PLANS[type(attrs)]
+            if plan is not None and plan.is_constant and len(results) == 1:
+                output = results[0]
+                data = output.stored
+                if data is not None and not operands and len(data) <= KEPT_BYTES:
+                    known = contents.get((facts[output], bytes(data)))
+                    if known is not None:
+                        numbers[output] = known
+                        continue
+                for finding in self._constant(op, plan):
+                    yield index, op, finding
+                continue
             key: Key | None = None
-            if plan is not None and len(outputs) == 1:
-                output = outputs[0]
-                if plan.is_constant:
-                    data = output.stored
-                    if data is not None and not op.inputs:
-                        size = len(data)
-                        if size <= KEPT_BYTES:
-                            values[output] = bytes(data)
-                        key = plan.number, facts[output], size
-                        if key in clean:
-                            continue
-                elif (key := self._key(op, output, plan)) is not None and (number := known(key)) is not None:
-                    verdicts[output] = number
+            number: int | None = None
+            if plan is not None and len(results) == 1:
+                key = self._key(attrs, operands, results[0], plan)
+                if key is not None and (number := clean.get(key)) is not None:
+                    places.append(Place(index, op, number))
                     continue
             found, repeats = self._examine(op, plan)
-            if found:
-                for finding in found:
-                    yield index, op, finding
-            elif repeats and key is not None:
-                clean[key] = verdicts[outputs[0]] = len(clean)
+            for finding in found:
+                yield index, op, finding
+            if key is not None and repeats and not found:
+                number = clean[key] = len(clean)
+            if operands:
+                places.append(Place(index, op, number))
 
-    def _key(self, op: AnyOp, output: Tensor, plan: _Plan) -> Key | None:
+    def _constant(self, op: AnyOp, plan: _Plan) -> Sequence[Finding]:
+        """Everything wrong with a constant that is like no earlier one."""
+        memory, output = self.memory, op.outputs[0]
+        data, fact = output.stored, self.facts[output]
+        key = None if data is None or op.inputs else (plan.number, fact, len(data))
+        found = [] if key in memory.clean else self._examine(op, plan)[0]
+        is_sound = key is not None and not found
+        if key is not None and is_sound:
+            memory.clean[key] = 0
+        memory.numbers[output] = memory.constants.add(output, fact, is_sound=is_sound)
+        return found
+
+    def _key(self, attrs: Attributes, operands: Sequence[Tensor], result: Tensor, plan: _Plan) -> Key | None:
         """All that the checks read of an operator that is no constant; None for one that is checked every time."""
+        facts, memory = self.facts, self.memory
         if plan.is_special:
             return None
-        inputs, facts = op.inputs, self.facts
-        number = self.memory.number(op.attrs)
-        slots = plan.value_slots
+        slots = memory.tokens.get(type(attrs)) or self._tokens(type(attrs), plan)
+        key = (memory.number(attrs), facts[result], *[facts[tensor] for tensor in operands])
         if not slots:
-            return (plan.number, number, facts[output], *[facts[tensor] for tensor in inputs])
-        if len(inputs) <= slots[-1]:
+            return key
+        if len(operands) <= slots[-1][0]:
             return None
-        values = self.memory.values
-        constants = [values.get(inputs[slot]) for slot in slots]
-        if None in constants:
-            return None
-        return (plan.number, number, facts[output], *[facts[tensor] for tensor in inputs], *constants)
+        number_of = memory.numbers.get
+        tokens = [known[number_of(operands[slot])] for slot, known in slots]
+        return None if None in tokens else (*key, *tokens)
+
+    def _tokens(self, kind: type[Attributes], plan: _Plan) -> tuple[tuple[int, Tokens], ...]:
+        """What is known of the operands of an operator class whose values the checks look at, by slot."""
+        found = [
+            (slot, Tokens(self.memory.constants, harmless, must_be_constant))
+            for slot, harmless, must_be_constant in plan.value_slots
+        ]
+        self.memory.tokens[kind] = tuple(found)
+        return self.memory.tokens[kind]
 
     def _examine(self, op: AnyOp, plan: _Plan | None) -> tuple[list[Finding], bool]:
         """Everything wrong with an operator, and whether that can be said of every operator with the same key."""

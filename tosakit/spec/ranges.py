@@ -14,7 +14,6 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from tosakit.errors import TosakitError
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
@@ -24,93 +23,12 @@ from tosakit.numerics._interval import hull, subtract, times
 from tosakit.numerics._interval_sums import CONVOLUTIONS
 from tosakit.numerics.intervals import Interval, Intervals
 from tosakit.spec.call import Finding, constant_array
-from tosakit.spec.operator_check import Memory
 
 Ints = npt.NDArray[np.int64]
 Rule = Callable[[AnyOp, Intervals], Iterator[Finding]]
 
 
-Range = tuple[int, int]
-
-_CONSTANTS = (ops.Const, ops.ConstShape)
 _SUMS = (*CONVOLUTIONS, ops.ReduceSum, ops.MatMul, ops.MatMulT)
-
-
-class RangeCheck:
-    """Checks the operators of a block in program order.
-
-    A first pass follows one range for each tensor, in whole bits, and remembers every step, so that operators that
-    repeat cost a look-up. Only what it does not settle is worth an analysis of the graph, channel by channel.
-    """
-
-    def __init__(self, memory: Memory, assumed: Mapping[Tensor, Interval]) -> None:
-        self._values = memory.values
-        self._verdicts = memory.verdicts
-        self._whole = Intervals(assumed=assumed)
-        self._ranges: dict[Tensor, Range] = {
-            tensor: _widened(interval.lowest, interval.highest)
-            for tensor, interval in assumed.items()
-            if tensor.dtype in INTEGER_RANGES
-        }
-        self._steps: dict[object, tuple[Range | None, bool]] = {}
-
-    def findings(self, op: AnyOp) -> list[Finding]:
-        """What is wrong or suspicious about the values of an operator."""
-        kind, outputs = type(op.attrs), op.outputs
-        if kind in _CONSTANTS or len(outputs) != 1:
-            return []
-        rule = RULES.get(kind)
-        key = self._key(op, outputs[0])
-        step = None if key is None else self._steps.get(key)
-        if step is None:
-            if rule is None and (key is None or outputs[0].dtype not in INTEGER_RANGES):
-                return []
-            step = self._step(op, rule, follow=key is not None)
-            if key is not None:
-                self._steps[key] = step
-        found, settled = step
-        if found is not None:
-            self._ranges[outputs[0]] = found
-        if settled or rule is None:
-            return []
-        try:
-            return _told(rule, op, self._whole)
-        except TosakitError:  # broken constants further up, which are reported there
-            return []
-
-    def _key(self, op: AnyOp, output: Tensor) -> object:
-        """All that a step depends on; None where that is too much to compare."""
-        own = self._verdicts.get(output)
-        if own is None:
-            return None
-        values, ranges = self._values, self._ranges
-        key: list[object] = [own]
-        for tensor in op.inputs:
-            operand = values.get(tensor)
-            if operand is None and tensor.is_constant:
-                return None
-            key.append(operand or ranges.get(tensor))
-        return tuple(key)
-
-    def _step(self, op: AnyOp, rule: Rule | None, *, follow: bool) -> tuple[Range | None, bool]:
-        """The range of the result, None where its type says it all, and whether the rule is kept."""
-        given = {
-            tensor: self._ranges.get(tensor) or INTEGER_RANGES[tensor.dtype]
-            for tensor in op.inputs
-            if tensor.dtype in INTEGER_RANGES and not tensor.is_constant
-        }
-        output = op.outputs[0]
-        try:
-            here = Intervals(given)
-            settled = rule is None or not _told(rule, op, here)
-            if not follow or output.dtype not in INTEGER_RANGES:
-                return None, settled
-            found = here.of(output)
-        except TosakitError:
-            return None, rule is None
-        wide = _widened(found.lowest, found.highest)
-        smallest, largest = INTEGER_RANGES[output.dtype]
-        return (wide if wide[0] > smallest or wide[1] < largest else None), settled
 
 
 def unproved(op: AnyOp, intervals: Intervals) -> list[Finding]:
@@ -122,18 +40,13 @@ def unproved(op: AnyOp, intervals: Intervals) -> list[Finding]:
     return [] if rule is None else list(rule(op, intervals))
 
 
-def _told(rule: Rule, op: AnyOp, intervals: Intervals) -> list[Finding]:
+def suspicions(rule: Rule, op: AnyOp, intervals: Intervals) -> list[Finding]:
+    """What a rule has to say to ``check``. Raises as :func:`unproved` does."""
     return [finding for finding in rule(op, intervals) if finding.code]
 
 
 def _unknown(what: str, tensor: Tensor) -> Finding:
     return Finding("", what, (tensor,), "warning")
-
-
-def _widened(low: int, high: int) -> Range:
-    """The range of all numbers with as many bits: repeating operators then have few ranges between them."""
-    limit = 1 << max(high.bit_length(), (~low).bit_length())
-    return (0 if low >= 0 else -limit), limit - 1
 
 
 def _outside(interval: Interval, low: "int | Ints", high: "int | Ints") -> str:

@@ -16,7 +16,8 @@ from tosakit.ir.program import Program
 from tosakit.spec.call import Finding
 from tosakit.spec.control_flow import Regions, recursive_regions, region_calls, region_depths
 from tosakit.spec.diagnostics import Diagnostic
-from tosakit.spec.operator_check import Memory, OperatorCheck
+from tosakit.spec.memory import Memory
+from tosakit.spec.operator_check import OperatorCheck
 from tosakit.spec.target import DRAFTS, Target
 from tosakit.spec.variables import check_cells
 
@@ -65,6 +66,7 @@ def walk(program: Program, target: Target, memory: Memory) -> Iterator[Located]:
             recursive = context.recursive if name in context.recursive else {}
             depth, facts = context.depths.get(name, 0), memory.facts(block)
             check = OperatorCheck(program.version, context.regions, recursive, depth, facts, target, memory)
+            memory.places[block] = check.places
             for index, op, finding in _block_findings(context, block, check):
                 yield locate(block, index, op, finding)
 
@@ -129,9 +131,7 @@ def _block_findings(context: _Context, block: Graph, check: OperatorCheck) -> It
 
 def _declaration_findings(context: _Context, block: Graph, facts: Mapping[Tensor, int]) -> Iterator[Finding]:
     odd, cells = context.memory.odd, []
-    for tensor, fact in facts.items():
-        if tensor.producer is not None and fact not in odd:
-            continue
+    for tensor in [tensor for tensor, fact in facts.items() if tensor.producer is None or fact in odd]:
         yield from _check_declaration(context, tensor)
         if tensor.extras.variable:
             cells.append(tensor)

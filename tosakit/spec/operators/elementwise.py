@@ -1,6 +1,6 @@
 """Elementwise operators: broadcasting, and what CLAMP, MUL, TABLE and the shifts ask of constants."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from tosakit.errors import InvalidModel
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.types import BITS, decode
-from tosakit.spec.call import AnyCall, Call, Codes, Shape, Size, show
+from tosakit.spec.call import AnyCall, Call, Codes, Harmless, Shape, Size, show
 from tosakit.spec.operators.zero_points import check_zero_point
 
 MUL = Codes(rank={"shift": "InputRank1WrongRank"}, sizes={"shift": "InputRank1WrongRank"})
@@ -102,6 +102,8 @@ def clamp(call: Call[ops.Clamp]) -> None:
 
 
 TABLE_LENGTHS = {DType.INT8: 256, DType.INT16: 513}
+
+HARMLESS_TABLE: Mapping[str, Harmless] = {"table": lambda dtype, *_: dtype == DType.INT8}
 
 
 def table(call: Call[ops.Table]) -> None:

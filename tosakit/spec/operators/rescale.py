@@ -1,8 +1,19 @@
 """RESCALE: flags, per-channel lengths, zero points, multipliers and shifts."""
 
+from collections.abc import Mapping
+
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, RoundingMode
-from tosakit.spec.call import Call
+from tosakit.numerics.scale import MAX_SHIFT, MIN_SHIFT
+from tosakit.spec.call import Call, Harmless
+from tosakit.spec.operators.zero_points import is_harmless
+
+HARMLESS: Mapping[str, Harmless] = {
+    "multiplier": lambda _, low, __: low >= 0,
+    "shift": lambda _, low, high: low >= MIN_SHIFT and high <= MAX_SHIFT,
+    "input_zp": is_harmless,
+    "output_zp": is_harmless,
+}
 
 
 def rescale(call: Call[ops.Rescale]) -> None:
@@ -81,7 +92,7 @@ def _check_multipliers(call: Call[ops.Rescale]) -> None:
         message = f"multiplier of channel {channel} is {multipliers[channel]}, it must not be negative"
         call.error("RescaleMultiplierNegative", message, "multiplier")
     for channel, shift in enumerate(shifts or ()):
-        if not 2 <= shift <= 62:
-            message = f"shift of channel {channel} is {shift}, it must be 2 to 62"
+        if not MIN_SHIFT <= shift <= MAX_SHIFT:
+            message = f"shift of channel {channel} is {shift}, it must be {MIN_SHIFT} to {MAX_SHIFT}"
             call.error("RescaleShiftOutOfRange", message, "shift")
             break
