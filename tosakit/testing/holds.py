@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tosakit.engine.rule import Rule, Step
+from tosakit.engine.rule import Step
 from tosakit.errors import InvalidArgument
 from tosakit.ir.program import Program
 from tosakit.ir.text import format_program
@@ -68,8 +68,8 @@ def assert_rule_holds(
 ) -> Tally:
     """Check a rule or transform on random programs; raises AssertionError with a small one that it breaks.
 
-    ``programs`` draws them: by default :func:`~tosakit.testing.strategies.from_pattern` of a rule, and
-    :func:`~tosakit.testing.strategies.programs` for a transform. On each of ``examples`` programs the rule must keep
+    ``programs`` draws them: by default :func:`~tosakit.testing.strategies.seeded`, which holds the pattern of a rule.
+    On each of ``examples`` programs the rule must keep
     everything of :data:`tosakit.testing.properties.KINDS`: contracts in the reference model (``vectors`` inputs of a
     ``seed``), no new verifier error, a fixed point, the same bytes again, and results that hold in either order with
     ``others``, one of which is tried on each program. ``options`` is an instance of the rule's option class.
@@ -84,7 +84,7 @@ def assert_rule_holds(
     from tosakit.testing import strategies
 
     if programs is None:
-        programs = strategies.from_pattern(step) if isinstance(step, Rule) else strategies.programs()
+        programs = strategies.seeded(step)
     setting = Setting({step.name: step.options() if options is None else options}, target, vectors, seed)
     tally = Tally()
 

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from tosakit.engine.rule import Rule
+from tosakit.engine.rule import Rule, Step
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.operator import Attributes
@@ -21,7 +21,7 @@ from tosakit.oracle.inputs import input_vectors
 from tosakit.spec.signature import signature
 from tosakit.testing import programs as made
 from tosakit.testing import values
-from tosakit.testing.choices import Choices
+from tosakit.testing.choices import Choices, Seeded
 from tosakit.testing.sketch import INTEGER, Sketch, Space, Unfit
 
 
@@ -103,6 +103,22 @@ def from_pattern(draw: st.DrawFn, rule: Rule[Any], space: Space = INTEGER, *, ar
         return made.from_pattern(Drawn(draw), rule, space, around=around)
     except Unfit:
         reject()
+
+
+def seeded(step: Step, space: Space = INTEGER) -> st.SearchStrategy[Program]:
+    """Programs from a seed: those of :func:`from_pattern` for a rule, of :func:`programs` for a transform.
+
+    Hypothesis varies the seed alone, so these are as varied as can be from the first on, but it cannot shrink them.
+    """
+
+    def draw(seed: int) -> Program | None:
+        try:
+            choices = Seeded(seed)
+            return made.from_pattern(choices, step, space) if isinstance(step, Rule) else made.program(choices, space)
+        except Unfit:
+            return None
+
+    return st.integers(0, (1 << 64) - 1).map(draw).filter(lambda program: program is not None)  # type: ignore[return-value]
 
 
 def inputs(program: Program, count: int = 16) -> st.SearchStrategy[list[list[Array]]]:

@@ -40,8 +40,8 @@ def values(
         first, last = -MODERATE, MODERATE
     first, last = first if low is None else low, last if high is None else high
     if kind == 0:
-        one = choices.pick([min(max(value, first), last) for value in (0, 1, -1, first, last)])
-        return np.full(shape, one, numpy_dtype(dtype))
+        uniform = choices.pick([min(max(value, first), last) for value in (0, 1, -1, first, last)])
+        return np.full(shape, uniform, numpy_dtype(dtype))
     drawn = rng.integers(first, last, shape, endpoint=True)
     if kind == 1:
         drawn = np.where(rng.random(shape) < 0.25, rng.choice([first, last], shape), drawn)
@@ -55,12 +55,17 @@ def zero_point(choices: Choices, dtype: DType) -> int:
     return choices.pick([0, -128, 127, choices.integer(-128, 127)])
 
 
+def one(scale32: bool) -> tuple[int, int]:
+    """The multiplier and shift that stand for exactly one."""
+    return (1 << 30, 30) if scale32 else (1 << 14, 14)
+
+
 def scale_pair(choices: Choices, dtype: DType, *, scale32: bool) -> tuple[int, int]:
     """Multiplier and shift of a RESCALE that reads ``dtype``: exactly one, a power of two, or any normalised pair."""
     bits = 31 if scale32 else 15
     kind = choices.integer(0, 4)
     if kind == 0:
-        return 1 << (bits - 1), bits - 1
+        return one(scale32)
     reach = 31 if scale32 else REACH[dtype]
     shift = choices.integer(max(reach - 8, 2), reach + 5)
     if kind == 1:

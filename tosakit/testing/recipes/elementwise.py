@@ -80,6 +80,13 @@ def table(m: Making) -> tuple[Tensor, ...]:
     return m.finish()
 
 
+def _zero_point(m: Making, dtype: DType, unsigned: bool) -> int:
+    """A zero point of a side of RESCALE; of an unsigned INT16 it is 0 or 32768."""
+    if unsigned and dtype == DType.INT16:
+        return m.choices.pick([0, -(1 << 15)])
+    return values.zero_point(m.choices, dtype)
+
+
 def rescale(m: Making) -> tuple[Tensor, ...]:
     """RESCALE in all legal forms."""
     x, c = m.take("input"), m.choices
@@ -87,14 +94,18 @@ def rescale(m: Making) -> tuple[Tensor, ...]:
     scale32 = source != DType.INT48 and c.flag()
     per_channel = bool(x.shape) and c.flag()
     pairs = [values.scale_pair(c, source, scale32=scale32) for _ in range(x.shape[-1] if per_channel else 1)]
+    if source == target and c.flag(0.3):
+        pairs = [values.one(scale32)] * len(pairs)
     m.put("multiplier", m.sketch.const([pair[0] for pair in pairs], DType.INT32 if scale32 else DType.INT16))
     m.constant("shift", [pair[1] for pair in pairs])
     unsigned = (False, False)
     if {source, target} <= {DType.INT8, DType.INT16} and c.flag(0.2):
         unsigned = c.pick([(True, False), (False, True)])
-    for name, dtype, flag in (("input_zp", source, unsigned[0]), ("output_zp", target, unsigned[1])):
-        zero = c.pick([0, -(1 << 15)]) if flag and dtype == DType.INT16 else values.zero_point(c, dtype)
-        m.constant(name, [zero])
+    zeros = [_zero_point(m, source, unsigned[0]), _zero_point(m, target, unsigned[1])]
+    if source == target and not any(unsigned) and c.flag():
+        zeros[1] = zeros[0]
+    m.constant("input_zp", zeros[:1])
+    m.constant("output_zp", zeros[1:])
     modes = [RoundingMode.SINGLE_ROUND] * 3 + [RoundingMode.DOUBLE_ROUND] * scale32
     return m.finish(
         scale32=scale32,
