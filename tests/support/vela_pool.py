@@ -44,15 +44,15 @@ class Verdict:
 
 def compile_all(jobs: Iterable[Job], processes: int = 2) -> list[Verdict]:
     """Every job's verdict, in the order of the jobs."""
-    with multiprocessing.get_context("fork").Pool(processes, initializer=_import_vela) as pool:
-        return pool.map(_compile, list(jobs), chunksize=4)
+    with multiprocessing.get_context("fork").Pool(processes, initializer=import_vela) as pool:
+        return pool.map(compile_one, list(jobs), chunksize=4)
 
 
-def _import_vela() -> None:
+def import_vela() -> None:
     importlib.import_module("ethosu.vela.vela")
 
 
-def _compile(job: Job) -> Verdict:
+def compile_one(job: Job) -> Verdict:
     """Compile in a child of its own: Vela's native core may die of a signal."""
     with tempfile.TemporaryDirectory(prefix="tosakit-") as scratch:
         folder = Path(scratch)
