@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tosakit.ir import ops
-from tosakit.ir.enums import BlockSize, DType, NanPropagationMode, ResizeMode, RoundingMode
+from tosakit.ir.enums import BlockShape, BlockSize, DType, NanPropagationMode, ResizeMode, RoundingMode
 from tosakit.ir.graph import Graph, Op, Table, Tensor, TensorExtras
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program, Region, Version
@@ -879,6 +879,14 @@ def block_cast(b: Block, size: int, scales: int, block: BlockSize = BlockSize.BL
 @case("WrongBlockSizeDimension", minor=1)
 def _(n: Net, broken: bool) -> None:
     block_cast(n.main, 48 if broken else 64, 2)
+
+
+@case("WrongScaledBlockShapeDimension", minor=1)
+def _(n: Net, broken: bool) -> None:
+    extras = TensorExtras(scale_type=DType.FP8UE8M0, block_shape=BlockShape.BLOCK_SHAPE_32)
+    x = n.main.declare(DType.FP8E4M3, [1, 48 if broken else 64], "x", extras=extras)
+    n.main.graph.set_inputs([x])
+    n.main.graph.set_outputs([x])
 
 
 @case("UnknownBlockSizeEnum", minor=1)

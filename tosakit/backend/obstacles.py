@@ -14,7 +14,7 @@ from tosakit.ir.operator import Exit
 from tosakit.ir.program import Program
 from tosakit.numerics.intervals import Intervals
 from tosakit.numerics.program_intervals import program_intervals
-from tosakit.spec.operator_check import Memory
+from tosakit.spec.memory import Memory
 from tosakit.spec.target import Target
 from tosakit.spec.verify import walk
 

@@ -166,6 +166,7 @@ CODES: dict[str, str] = {
     "AssertShapesNotEqual": "ASSERT_EQUAL_SHAPE of constants that differ.",
     # block-scaled operators
     "WrongBlockSizeDimension": "The last size of a block-scaled tensor is no multiple of the block size.",
+    "WrongScaledBlockShapeDimension": "The rows of a tensor that carries its own scales are no whole blocks.",
     "UnknownBlockSizeEnum": "block_size holds no value of its enumeration.",
     "InputDimensionMismatch": "Values and scales disagree on a size.",
     "MatmulTBlockScaledBroadcastShapeMismatch": "The batch of B is neither 1 nor that of A.",

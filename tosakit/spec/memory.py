@@ -141,7 +141,7 @@ class Memory:
         self._kept.append(dtype)  # with the extras: their identities must not be given to others
         fact = self._numbers.setdefault((int(dtype), shape, self.number(extras)), len(self._numbers))
         self._by_identity[identity] = fact
-        if dtype == DType.UNKNOWN or extras.variable or (shape and min(shape) < -1):
+        if dtype == DType.UNKNOWN or extras.variable or extras.scale_type or (shape and min(shape) < -1):
             self.odd[fact] = None
 
 

@@ -219,7 +219,10 @@ class OperatorCheck:
             findings.append(Finding("NeedsNewerVersion", message))
         if plan.enumerations:
             findings += _check_enumerations(op, plan.enumerations)
-        scaled = getattr(attrs, "block_size", BlockSize.BLOCK_SIZE_1) != BlockSize.BLOCK_SIZE_1
+        block_size = getattr(attrs, "block_size", BlockSize.BLOCK_SIZE_1)
+        scaled = block_size != BlockSize.BLOCK_SIZE_1
+        if not isinstance(block_size, BlockSize) or not block_size:  # reported as such; the operands may be either way
+            scaled = spread(sig.inputs, len(op.inputs), False) is None
         operands = spread(sig.inputs, len(op.inputs), scaled)
         results = spread(sig.outputs, len(op.outputs), scaled)
         is_empty_list = (

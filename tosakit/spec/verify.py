@@ -143,6 +143,15 @@ def _declaration_findings(context: _Context, block: Graph, facts: Mapping[Tensor
                 yield Finding("ShapeAtBoundary", message, (tensor,), "warning")
 
 
+def _check_block(tensor: Tensor) -> Iterator[Finding]:
+    """A tensor with scales of its own whose rows are no whole blocks."""
+    extras, last = tensor.extras, tensor.shape[-1] if tensor.shape else 1
+    block = int(extras.block_shape)
+    if extras.scale_type and block and last > 0 and last % block:
+        message = f"the shape is {list(tensor.shape)}; the last size must be a multiple of the block of {block} values"
+        yield Finding("WrongScaledBlockShapeDimension", message, (tensor,))
+
+
 def _check_declaration(context: _Context, tensor: Tensor) -> Iterator[Finding]:
     """A tensor that is not declared, has no type, an impossible size, or comes from nowhere."""
     if min(tensor.shape, default=0) < -1:
@@ -156,6 +165,7 @@ def _check_declaration(context: _Context, tensor: Tensor) -> Iterator[Finding]:
         return
     if tensor.dtype == DType.UNKNOWN:
         yield Finding("UnknownDType", "the tensor is declared without an element type", (tensor,))
+    yield from _check_block(tensor)
     if tensor.producer is not None or tensor.extras.variable:
         return
     if tensor.is_used:

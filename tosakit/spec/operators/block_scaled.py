@@ -113,5 +113,5 @@ def row_gather_block_scaled(call: Call[ops.RowGatherBlockScaled]) -> None:
     rows = None if not count or width is None else width * count[0]
     call.bind_shape("value_shape2", (values[0], rows, values[2]))
     if block is not None:
-        last = None if values[2] is None else values[2] // block
+        last = None if values[2] is None or values[2] % block else values[2] // block
         call.bind_shape("scale_shape2", (values[0], rows, last))

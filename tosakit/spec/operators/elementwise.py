@@ -7,7 +7,7 @@ import numpy as np
 from tosakit.errors import InvalidModel
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
-from tosakit.ir.types import BITS, decode
+from tosakit.ir.types import BITS, INTEGER_RANGES, decode
 from tosakit.spec.call import AnyCall, Call, Codes, Harmless, Shape, Size, show
 from tosakit.spec.operators.zero_points import check_zero_point
 
@@ -87,10 +87,11 @@ def clamp(call: Call[ops.Clamp]) -> None:
     dtype = call.dtype("input")
     if dtype not in BITS:
         return
-    bounds = []
+    bounds: list[float] = []
     for name, data in (("min_val", call.attrs.min_val), ("max_val", call.attrs.max_val)):
         try:
-            bounds.append(float(decode(data, dtype, ())))
+            value = decode(data, dtype, ())
+            bounds.append(int(value) if dtype in INTEGER_RANGES else float(value))
         except InvalidModel as error:
             call.error("ClampBoundInvalid", f"{name} cannot be read: {error}")
     if len(bounds) < 2:
@@ -98,7 +99,7 @@ def clamp(call: Call[ops.Clamp]) -> None:
     if any(np.isnan(bounds)):
         call.error("ClampBoundInvalid", f"bounds are {bounds[0]} and {bounds[1]}, they must not be NaN")
     elif bounds[1] < bounds[0]:
-        call.error("MaxSmallerMin", f"max_val {bounds[1]:g} is below min_val {bounds[0]:g}")
+        call.error("MaxSmallerMin", f"max_val {bounds[1]} is below min_val {bounds[0]}")
 
 
 TABLE_LENGTHS = {DType.INT8: 256, DType.INT16: 513}

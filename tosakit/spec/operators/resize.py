@@ -14,8 +14,10 @@ MAX_NUMERATOR = 1 << 11
 def resize(call: Call[ops.Resize]) -> None:
     """RESIZE: ((size - 1) * numerator - offset + border) / denominator + 1 on each axis, divided exactly."""
     scale, offset, border = call.integers("scale"), call.integers("offset"), call.integers("border")
-    for axis in "HW":
+    declared = call.declared("output") or ()
+    for place, axis in enumerate("HW", 1):
         _check_size(call, f"I{axis}", call.size(f"I{axis}"))
+        _check_size(call, f"O{axis}", declared[place] if len(declared) == 4 else None)
     if scale is None or offset is None or border is None or (len(scale), len(offset), len(border)) != (4, 2, 2):
         return
     if min(scale) < 1:
@@ -25,7 +27,6 @@ def resize(call: Call[ops.Resize]) -> None:
         numerator, denominator = scale[2 * index : 2 * index + 2]
         if _check_terms(call, axis, numerator, denominator, offset[index], border[index]):
             size = _resized(call, axis, numerator, denominator, border[index] - offset[index])
-            _check_size(call, f"O{axis}", size)
             call.bind(f"O{axis}", size)
 
 

@@ -23,14 +23,21 @@ def _give(call: AnyCall, length: int | None, values: tuple[int, ...] | None) -> 
         call.value = values
 
 
+def _check_lengths(call: AnyCall) -> bool:
+    """Whether two shapes may be of one length (reported where not)."""
+    lengths = _length(call, "input1"), _length(call, "input2")
+    if None in lengths or lengths[0] == lengths[1]:
+        return True
+    message = f"the operands have lengths {lengths[0]} and {lengths[1]}, they must be equal"
+    call.error("InputShapeRankMismatch", message, "input1", "input2")
+    return False
+
+
 def _zip(compute: Callable[[int, int], int]) -> Callable[[AnyCall], None]:
     """Checks of an operator on two shapes of equal length."""
 
     def check(call: AnyCall) -> None:
-        lengths = _length(call, "input1"), _length(call, "input2")
-        if None not in lengths and lengths[0] != lengths[1]:
-            message = f"the operands have lengths {lengths[0]} and {lengths[1]}, they must be equal"
-            call.error("InputShapeRankMismatch", message, "input1", "input2")
+        if not _check_lengths(call):
             return
         left, right = call.integers("input1"), call.integers("input2")
         values = None
@@ -39,7 +46,7 @@ def _zip(compute: Callable[[int, int], int]) -> Callable[[AnyCall], None]:
                 values = tuple(map(compute, left, right))
             except (ZeroDivisionError, ValueError):
                 call.error("DivisionByZero", f"{list(left)} and {list(right)} cannot be divided", "input2")
-        _give(call, lengths[0], values)
+        _give(call, _length(call, "input1"), values)
 
     return check
 
@@ -70,6 +77,7 @@ log2_floor = _map(lambda a: max(a, 1).bit_length() - 1)
 
 def assert_equal(call: Call[ops.AssertEqualShape]) -> None:
     """ASSERT_EQUAL_SHAPE: constants that differ can never pass; with allow_broadcast a 1 equals anything."""
+    _check_lengths(call)
     left, right = call.integers("input1"), call.integers("input2")
     if left is None or right is None:
         return
