@@ -5,16 +5,19 @@ from collections.abc import Mapping
 from rewrites.bool_as_int32 import RULE as BOOL_AS_INT32
 from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
+from rewrites.double_as_mul import RULE as DOUBLE_AS_MUL
 from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
 from rewrites.insert_int16_rescale import RULE as INSERT_INT16_RESCALE
 from rewrites.int16_matmul_as_int8 import RULE as INT16_MATMUL_AS_INT8
 from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
+from rewrites.own_rescale_per_reader import RULE as OWN_RESCALE_PER_READER
 from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
 from rewrites.remove_identity_rescale import RULE as REMOVE_IDENTITY_RESCALE
 from rewrites.resize_bilinear_as_conv2d import RULE as RESIZE_BILINEAR_AS_CONV2D
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
 from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV2D
+from rewrites.unfuse_rescale_pair import RULE as UNFUSE_RESCALE_PAIR
 from rewrites.variables_as_inputs import TRANSFORM as VARIABLES_AS_INPUTS
 from rewrites.widen_int8_activations import TRANSFORM as WIDEN_INT8_ACTIVATIONS
 from tosakit.engine.rule import Step
@@ -32,6 +35,9 @@ RULES: tuple[Step, ...] = (
     RESIZE_BILINEAR_AS_CONV2D,
     BOOL_AS_INT32,
     VARIABLES_AS_INPUTS,
+    UNFUSE_RESCALE_PAIR,
+    OWN_RESCALE_PER_READER,
+    DOUBLE_AS_MUL,
     REMOVE_IDENTITY_RESCALE,
     DEDUPLICATE_CONSTANTS,
     REMOVE_DEAD_CODE,
@@ -50,6 +56,9 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         RESIZE_BILINEAR_AS_CONV2D,
         SINGLE_RESCALE_PER_ACCUMULATOR,
         SPLIT_INT48_BIAS,
+        UNFUSE_RESCALE_PAIR,
+        DOUBLE_AS_MUL,
+        OWN_RESCALE_PER_READER,
         *CLEAN_UP,
     ),
 }

@@ -83,7 +83,7 @@ def test_a_31_bit_multiplier_behind_a_rescale_of_exactly_one_is_refused_for_u85(
     hazard = only(two_steps(), U85)
     assert (hazard.kind, hazard.operator) == ("miscompiled", 'RESCALE -> "y"')
     assert "its multiplier 1253891825 is cut to its low 15 bits" in hazard.message
-    assert "legalize_int48_rescale" in hazard.helps
+    assert "unfuse_rescale_pair" in hazard.helps
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,8 @@ SHARES: dict[str, dict[str, float]] = {
     "variables_as_inputs": {"checked": 0},  # the reference model has no variables
 }
 
-ELSEWHERE = ("insert_int16_rescale",)
-"""It needs quantisation parameters; its own tests draw them."""
+ELSEWHERE = ("insert_int16_rescale", "unfuse_rescale_pair", "own_rescale_per_reader", "double_as_mul")
+"""They need quantisation parameters, or RESCALEs that agree with each other; their own tests draw them."""
 
 
 def options(step: Step) -> Any:

@@ -3,6 +3,9 @@
 import tempfile
 from pathlib import Path
 
+from tosakit.backend.hazards import KNOWN_ISSUES
+from tosakit.backend.obstacle import Obstacle
+from tosakit.backend.obstacles import find_obstacles
 from tosakit.backend.vela import compile_for_ethos_u
 from tosakit.io.writer import dumps
 from tosakit.ir.program import Program
@@ -20,3 +23,8 @@ def accepted(program: Program, *accelerators: str) -> list[str]:
             for name in accelerators or FAMILIES
             if compile_for_ethos_u(model, name, output_dir=Path(folder)).accepted
         ]
+
+
+def hazards(program: Program, accelerator: str) -> list[Obstacle]:
+    """What Vela would compile wrongly, or is suspected to."""
+    return find_obstacles(program, accelerator, KNOWN_ISSUES)

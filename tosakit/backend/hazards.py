@@ -172,7 +172,7 @@ KNOWN_ISSUES: tuple[Entry, ...] = (
         "RESCALE INT48 to INT32 of exactly (2^14, 14), then RESCALE to INT16 with a 31-bit multiplier",
         "bytes inspected",
         _fused_rescales,
-        advice="Run legalize_int48_rescale with form=one-step on the original, or use a shift other than 14 there",
+        rules=("unfuse_rescale_pair",),
     ),
     Entry(
         FAMILIES,
@@ -199,7 +199,7 @@ KNOWN_ISSUES: tuple[Entry, ...] = (
         "one widening RESCALE with several readers",
         "upstream report",
         _shared_rescale,
-        advice="Give every reader its own RESCALE",
+        rules=("own_rescale_per_reader",),
     ),
     Entry(
         (U55,),
@@ -208,7 +208,7 @@ KNOWN_ISSUES: tuple[Entry, ...] = (
         "x + x, both operands rescaled from one tensor by one scale, no power of two",
         "upstream report",
         _doubled_input,
-        advice="Multiply by two in the scale of a RESCALE instead",
+        rules=("double_as_mul",),
     ),
     Entry(
         (U85,),

@@ -1,0 +1,66 @@
+"""Scale one stays scale one on every INT48 value, and Vela's silent cut is gone."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from rewrites.unfuse_rescale_pair import RULE
+from tests.support.build import Net
+from tests.support.ethos_u import hazards
+from tests.support.rules import apply, kept, run
+from tosakit.ir.enums import DType
+from tosakit.ir.program import Program
+from tosakit.oracle.equivalence import check_equivalence
+
+U85 = "ethos-u85-256"
+WIDE = 0x4ABCDEF1
+
+
+def _net(multiplier: int = WIDE, first: tuple[int, int] = (1 << 14, 14), channels: int = 1) -> Program:
+    net = Net()
+    x = net.input("x", DType.INT16, (1, 4, 4, 3))
+    acc = net.conv2d(x, np.full((2, 3), 5, np.int8), [7, -70000])
+    one = net.rescale(acc, DType.INT32, [first[0]] * channels, [first[1]] * channels, "one")
+    return net.program(net.rescale(one, DType.INT16, multiplier, 38, "y", scale32=True))
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(RULE, options={RULE.name: RULE.options("all")})
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_the_miscompile_is_gone_and_every_value_is_kept(channels: int) -> None:
+    program = _net(channels=channels)
+    assert [h.kind for h in hazards(program, U85)] == ["miscompiled"]
+    result = kept(apply(RULE, program, target=U85))
+    assert not hazards(result.program, U85)
+    assert check_equivalence(program, result.program, vectors=8).equal
+
+
+def test_the_limits_of_int48_are_kept() -> None:
+    net = Net()
+    x = net.input("x", DType.INT48, (6,))
+    one = net.rescale(x, DType.INT32, 1 << 14, 14, "one")
+    program = net.program(one, net.rescale(one, DType.INT16, WIDE, 46, "y", scale32=True))
+    result = apply(RULE, program, target=U85)
+    assert result.events
+    values = np.array([-(1 << 31), (1 << 31) - 1, 0, 1, -1, 123456789], np.int64)
+    before, after = (run(p, values) for p in (program, result.program))
+    assert before.outputs[0].tolist() == after.outputs[0].tolist() == values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("program", "target"),
+    [
+        (_net(), "ethos-u55-128"),
+        (_net(), ""),
+        (_net(first=(1 << 13, 13)), U85),
+        (_net(multiplier=(1 << 15) - 1), U85),
+    ],
+    ids=["U55", "no target", "another shift", "no bit lost"],
+)
+def test_it_acts_only_where_bits_are_lost(program: Program, target: str) -> None:
+    result = apply(RULE, program, target=target)
+    assert not result.events
+    assert not result.refusals
