@@ -29,9 +29,9 @@ ALLOWED: dict[str, str] = {
     "catalogue": "engine errors",
     "oracle": "_child _interface engine errors io ir numerics spec",
     "backend": "_child _interface catalogue engine errors io ir numerics spec",
-    "testing": "engine errors io ir numerics oracle rewriting spec",
+    "testing": "_version catalogue engine errors io ir numerics oracle rewriting spec",
     "rewriting": "backend catalogue engine errors io ir oracle spec",
-    "cli": "_version backend catalogue engine errors io ir oracle rewriting spec",
+    "cli": "_version backend catalogue engine errors io ir oracle rewriting spec testing",
     "__init__": "_version engine errors io ir oracle rewriting spec",
     "__main__": "cli",
 }

@@ -70,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     _show(commands.add_parser("show", help="print a file as readable text"))
     _vela(commands.add_parser("vela", help="compile a file with Vela for Ethos-U"))
     _compare(commands.add_parser("compare", help="run two files on the same inputs and report how far they are apart"))
+    _fuzz(commands.add_parser("fuzz", help="attack rules with random and mutated programs, and keep what breaks them"))
     return parser
 
 
@@ -221,6 +222,27 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     _vectors(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_lazy("compare"))
+
+
+def _fuzz(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Attack rules and pipelines with random and mutated programs; findings go to a folder."
+    parser.epilog = "exit codes: 0 nothing found; 1 the folder holds findings; 2 the options; 3 a fault of tosakit"
+    parser.add_argument(
+        "--rule", action="append", default=[], metavar="NAME", help="a rule or pipeline; may be repeated (default: all)"
+    )
+    parser.add_argument("--examples", type=int, metavar="N", help="programs to try (default: 1000, or until --time)")
+    parser.add_argument("--time", metavar="T", help="stop after this time, such as 90s, 15m or 2h")
+    parser.add_argument("--jobs", type=int, metavar="J", help="worker processes (default: 1)")
+    parser.add_argument("--corpus", metavar="DIR", help="also mutate the .tosa files of this folder")
+    parser.add_argument(
+        "-o", "--output", default="fuzz-findings", metavar="DIR", help="findings and state (default: fuzz-findings)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the programs (default: 0)")
+    parser.add_argument("--vectors", type=int, default=4, metavar="N", help="input vectors per program (default: 4)")
+    parser.add_argument(
+        "--rules-module", action="append", default=[], metavar="MODULE", help="also load rules from here"
+    )
+    parser.set_defaults(run=_lazy("fuzz"))
 
 
 def parse_settings(entries: list[str]) -> dict[str, str]:

@@ -73,7 +73,9 @@ def examine(
         return Trial({}, (), Fault("raised", str(error)))
     result = dumps(done.program)
     fired, refusals = done.result.rules_fired, tuple(done.result.refusals)
-    fault = _of_the_text(program, original, done, result) or _of_repetition(original, steps, setting, done, result)
+    fault = _of_the_text(program, original, done, result) or _of_repetition(
+        program, original, steps, setting, done, result
+    )
     if fault is not None or not contracts:
         return Trial(fired, refusals, fault)
     fault, unchecked, compared = _of_the_contracts(done, setting)
@@ -105,14 +107,24 @@ def new_errors(before: Program, after: Program) -> Counter[str]:
     return new
 
 
+def _loaded(data: bytes, source: Program) -> Program:
+    """The program in ``data``, with the quantisation parameters of ``source``, which files do not hold."""
+    program = load(data)
+    for block, twin in zip(source.blocks, program.blocks, strict=True):
+        for tensor in block.tensors:
+            if tensor.quantization is not None:
+                twin.annotate(twin.tensor(tensor.name), tensor.quantization)
+    return program
+
+
 def _of_repetition(
-    original: bytes, steps: Sequence[Step], setting: Setting, done: Rewriting, result: bytes
+    program: Program, original: bytes, steps: Sequence[Step], setting: Setting, done: Rewriting, result: bytes
 ) -> Fault | None:
-    again = run(load(original), steps, options=setting.options, target=setting.target, check="none")
+    again = run(_loaded(original, program), steps, options=setting.options, target=setting.target, check="none")
     if dumps(again.program) != result:
         return Fault("not the same twice", "the program, saved and loaded, is rewritten into other bytes")
     try:
-        more = run(load(result), steps, options=setting.options, target=setting.target, check="none")
+        more = run(_loaded(result, done.program), steps, options=setting.options, target=setting.target, check="none")
     except RuleBug as error:
         return Fault("no fixed point", f"on their own result the steps fail: {error}")
     if more.result.events or dumps(more.program) != result:

@@ -1,0 +1,182 @@
+"""A campaign finds what is broken, keeps it once and small, goes on where it stopped, and is the same anywhere."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import tosakit
+from tests.support.programs import CORPUS
+from tosakit.cli import main
+from tosakit.engine.driver import run_steps
+from tosakit.errors import InvalidArgument
+from tosakit.io.writer import dumps
+from tosakit.testing import Seeded
+from tosakit.testing.campaign import run_campaign
+from tosakit.testing.cases import Plan, make_case, run_case
+from tosakit.testing.mutation import MUTATIONS, mutated, piece
+from tosakit.testing.programs import program
+from tosakit.testing.properties import new_errors
+
+pytestmark = pytest.mark.refmodel
+
+BROKEN = '''
+"""A rule that takes BITWISE_NOT for IDENTITY."""
+
+from tosakit.engine.contract import Exact
+from tosakit.engine.pattern import Capture
+from tosakit.engine.rule import Replacement, Rule
+from tosakit.ir import ops
+
+NOT = Capture(ops.BitwiseNot)
+
+RULE = Rule(
+    "not_is_identity",
+    NOT,
+    lambda match, context: True,
+    lambda match, plan: Replacement((), {match[NOT].output: match[NOT].inputs[0]}),
+    Exact(),
+    "For a test.",
+)
+RULES = (RULE,)
+'''
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module with a broken rule."""
+    (tmp_path / "rules_under_attack.py").write_text(BROKEN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "rules_under_attack"
+
+
+def state(folder: str | Path) -> dict[str, object]:
+    """The state in a folder, without what the clock says."""
+    found = json.loads(Path(folder, "campaign.json").read_text(encoding="utf-8"))
+    del found["seconds"]
+    return found  # type: ignore[no-any-return]
+
+
+def test_a_broken_rule_is_found_kept_once_and_made_small(broken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["fuzz", "--rule", "not_is_identity", "--rules-module", broken, "--examples", "8", "-o", "found"]
+    assert main(words) == 1
+    said = capsys.readouterr()
+    assert "contract: only exact rewrites were made, but outputs differ" in said.err
+    assert "8 programs" in said.err
+    entry = next(iter(state("found")["findings"].values()))  # type: ignore[attr-defined]
+    assert entry["times"] > 1
+    finding = json.loads(Path("found", entry["file"]).with_suffix(".json").read_text(encoding="utf-8"))
+    assert (finding["finding_version"], finding["rule"], finding["kind"]) == (1, "not_is_identity", "contract")
+    small = tosakit.load(Path("found", finding["file"]))
+    assert small.operator_count == finding["operators"] <= 2
+    assert [op.name for op in small.main.ops if op.inputs] == ["BITWISE_NOT"]
+
+
+def test_it_goes_on_where_it_stopped_and_ends_where_one_run_does(tmp_path: Path) -> None:
+    plan = Plan(names=("remove_dead_code",))
+    for _ in range(2):
+        run_campaign(plan, tmp_path / "twice", examples=3)
+    run_campaign(plan, tmp_path / "once", examples=6)
+    assert state(tmp_path / "twice") == state(tmp_path / "once")
+    assert state(tmp_path / "once")["next_case"] == 6
+
+
+def test_worker_processes_find_the_same(broken: str) -> None:
+    plan = Plan(names=("not_is_identity",), rules_modules=(broken,), search_path=str(Path.cwd()))
+    for jobs in (1, 2):
+        run_campaign(plan, Path(f"with{jobs}"), examples=10, jobs=jobs)
+    assert state("with1") == state("with2")
+    files = [sorted(path.name for path in Path(f"with{jobs}").iterdir()) for jobs in (1, 2)]
+    assert files[0] == files[1]
+    assert len(files[0]) >= 3
+
+
+@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs dask[distributed]")
+def test_the_documentation_s_dask_cluster_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "fuzzing.md"
+    [code] = re.findall(r"^```python dask\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, str(page), "exec"), {"__name__": "example"})  # the documentation is ours
+    assert state("dask-findings")["next_case"] == 8
+
+
+def test_a_time_ends_it_too(tmp_path: Path) -> None:
+    campaign = run_campaign(Plan(names=("remove_dead_code",)), tmp_path, seconds=0.01)
+    assert campaign.next_case == 8
+
+
+def test_a_case_is_the_same_program_and_setting_again() -> None:
+    plan = Plan(files=tuple(map(str, CORPUS)))
+    for number in range(12):
+        one, other = make_case(plan, number), make_case(plan, number)
+        assert (one.subject, one.setting, one.source) == (other.subject, other.setting, other.source)
+        assert dumps(one.program) == dumps(other.program)
+    assert run_case(Plan(seed=1), 3) == run_case(Plan(seed=1), 3)
+
+
+def test_mutations_stay_legal_and_all_of_them_work() -> None:
+    worked: dict[str, int] = {}
+    for seed in range(40):
+        choices = Seeded(seed)
+        original = program(choices)
+        data = dumps(original)
+        changed = mutated(choices, original)
+        assert dumps(original) == data
+        assert not new_errors(original, changed)
+        for mutation in dict.fromkeys(MUTATIONS):
+            try:
+                one = mutation(choices, original)
+            except tosakit.TosakitError:
+                continue
+            if one is None or new_errors(original, one):
+                continue
+            if dumps(one) != data or any(t.quantization for t in one.main.tensors):
+                worked[mutation.__name__] = worked.get(mutation.__name__, 0) + 1
+    assert len(worked) == len(dict.fromkeys(MUTATIONS)), worked
+    assert min(worked.values()) >= 5, worked
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_a_piece_of_a_model_is_legal_and_small(path: Path) -> None:
+    model = tosakit.load(path)
+    for seed in range(5):
+        cut = piece(Seeded(seed), model)
+        assert cut is not None
+        assert not new_errors(model, cut)
+        assert len([op for op in cut.main.ops if op.inputs]) <= 16  # with an IDENTITY or two
+        run_steps(cut, [])
+
+
+def test_another_campaign_or_something_else_in_the_folder_is_refused(tmp_path: Path) -> None:
+    run_campaign(Plan(names=("remove_dead_code",)), tmp_path, examples=1)
+    with pytest.raises(InvalidArgument, match="holds a campaign with other rules"):
+        run_campaign(Plan(names=("ethos-u",)), tmp_path, examples=1)
+    (tmp_path / "campaign.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(InvalidArgument, match="is no state of a campaign"):
+        run_campaign(Plan(names=("remove_dead_code",)), tmp_path, examples=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rule", "remove_ded_code"], 'unknown rule "remove_ded_code"; did you mean remove_dead_code'),
+        (["--examples", "0"], "examples is 0; give a positive number"),
+        (["--jobs", "-1"], "jobs is -1; give a positive number"),
+        (["--vectors", "0"], "vectors is 0; give a positive number"),
+        (["--seed", "-1"], "seed -1 is negative"),
+        (["--time", "soon"], "give a time such as 90s, 15m or 2h"),
+        (["--corpus", "nowhere"], "nowhere holds no .tosa file"),
+        (["-o", "taken"], "cannot use the folder taken"),
+    ],
+)
+def test_bad_options_are_the_user_s_fault_and_write_nothing(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("taken").write_text("a file", encoding="utf-8")
+    assert main(["fuzz", "--examples", "1", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken"]
