@@ -147,9 +147,10 @@ def run_campaign(
 ) -> Campaign:
     """Run rounds of cases until ``examples`` were tried or ``seconds`` have passed, at least one.
 
-    One of the two must be given. ``jobs`` worker processes share them; None leaves the number to joblib's configuration (one, without any). Findings
-    are reduced and written to ``folder``, each kind once. Raises InvalidArgument for impossible numbers, an unknown
-    rule, and a folder that holds another campaign; ToolMissing without the reference model.
+    One of the two must be given. ``jobs`` worker processes share them; None leaves the number to joblib's configuration
+    (one, without any). Findings are reduced and written to ``folder``, each kind once. Raises InvalidArgument for
+    impossible numbers, an unknown rule, and a folder that holds another campaign; ToolMissing without the reference
+    model.
     """
     from joblib import Parallel, delayed
 
