@@ -23,7 +23,7 @@ from typing import Literal
 
 from rewrites._int16 import accumulator, elementwise
 from rewrites._int16.plan import Plan, require_symmetric
-from tosakit.engine.contract import WithinLsb
+from tosakit.engine.contract import PER_MATCH, WithinLsb
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
 from tosakit.errors import Unsupported
@@ -109,7 +109,7 @@ RULE = Rule(
     pattern=PATTERN,
     precondition=precondition,
     replacement=replacement,
-    contract=WithinLsb(1.0, "each rewrite states its own bound"),
+    contract=WithinLsb(PER_MATCH, "roundings and multipliers of the RESCALEs put in"),
     summary="Make int16 operators legal that TOSA does not define, by RESCALE between quantisation scales.",
     options=Options,
 )

@@ -12,14 +12,13 @@ rounding adds half an LSB. A 16-bit multiplier has no DOUBLE_ROUND; it becomes S
 INT32, which RESCALE forbids, we refuse.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from rewrites._accumulator import CONVOLUTIONS, ONE, ONE_SHIFT, faults, is_small_ethos_u
 from rewrites._legal_rescale import Form, Meaning, meaning_of, one_step, two_steps
-from tosakit.engine.contract import WithinLsb
+from tosakit.engine.contract import PER_MATCH, WithinLsb
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
 from tosakit.ir import ops
@@ -116,7 +115,7 @@ RULE = Rule(
     pattern=RESCALE,
     precondition=precondition,
     replacement=replacement,
-    contract=WithinLsb(math.inf, because="each rewrite states its own bound"),
+    contract=WithinLsb(PER_MATCH, because="the multiplier has 16 bits, or the accumulator is rounded first"),
     summary="Give a RESCALE on INT48 the 16-bit multiplier, shift and constants that TOSA demands.",
     options=Options,
 )

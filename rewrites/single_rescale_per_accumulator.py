@@ -14,7 +14,6 @@ As |R(p) - R(q)| <= ceil(|p - q|), results differ by at most ceil(d). Ethos-U55 
 accumulator, so by default only graphs for them are changed.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +29,7 @@ from rewrites._accumulator import (
     rescale_again,
 )
 from rewrites._first_rescale import Form, best_form
-from tosakit.engine.contract import WithinLsb
+from tosakit.engine.contract import PER_MATCH, WithinLsb
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
 from tosakit.ir import ops
@@ -97,7 +96,7 @@ RULE = Rule(
     pattern=PRODUCER,
     precondition=precondition,
     replacement=replacement,
-    contract=WithinLsb(math.inf, because="each rewrite is exact or states its own bound"),
+    contract=WithinLsb(PER_MATCH, because="exact, or one result is derived from another, or both from a shifted copy"),
     summary="Let one RESCALE read an INT48 accumulator, and the others read its INT32 result.",
     options=Options,
 )

@@ -13,7 +13,6 @@ ceil(|p - q|) and clipping moves no two numbers apart, results differ by at most
 48 bits, so by default only biases that a target cannot hold are split.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,7 +35,7 @@ from rewrites._accumulator import (
     rounded,
     why_not_shifted,
 )
-from tosakit.engine.contract import Contract, Exact, WithinLsb
+from tosakit.engine.contract import PER_MATCH, Contract, Exact, WithinLsb
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
 from tosakit.ir import ops
@@ -125,7 +124,7 @@ RULE = Rule(
     pattern=CONV,
     precondition=precondition,
     replacement=replacement,
-    contract=WithinLsb(math.inf, because="each rewrite is exact or states its own bound"),
+    contract=WithinLsb(PER_MATCH, because="exact, or the accumulator and the bias are rounded before they are added"),
     summary="Take an INT48 bias out of a convolution and add it in INT32 behind it.",
     options=Options,
 )

@@ -9,6 +9,7 @@ import tosakit
 from tests.support.build import Net
 from tests.support.steps import add_again, rule, shift_constants, transform
 from tosakit.catalogue import Catalogue
+from tosakit.engine.bounds import OutputBound
 from tosakit.engine.contract import ChangesPrecision
 from tosakit.engine.rule import Event, Reference, Step
 from tosakit.errors import InvalidArgument, InvalidModel, NotEquivalent, RuleBug, Unsupported
@@ -18,6 +19,7 @@ from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Op, Tensor, TensorExtras
 from tosakit.ir.program import Program
+from tosakit.oracle.verdict import check_rewrite
 from tosakit.rewriting import Rewriting, batches, rewrite
 
 pytestmark = pytest.mark.refmodel
@@ -264,3 +266,24 @@ def test_a_program_that_no_rule_touches_needs_no_oracle() -> None:
     done = run(program, AGAIN)
     assert done.check is not None
     assert str(done.check) == "exact; unchanged"
+
+
+def test_the_check_holds_the_measurement_to_the_proved_bound() -> None:
+    """A bound that is too small, as a faulty derivation would give, is a reason not to keep the result."""
+    done = rewriting_of_a_matmul()
+    assert done.check is not None
+    assert [(bound.lsb, bound.because) for bound in done.bounds] == [(1, "")]
+    assert done.check.proved_lsb == 1
+    assert done.check.equivalence is not None
+    assert done.check.equivalence.max_difference == 1
+    assert "max 1 LSB; proved within 1 LSB" in str(done.check)
+    wrong = check_rewrite(done.stages, bounds=[OutputBound(done.bounds[0].name, 0)], vectors=32)
+    assert not wrong.kept
+    assert "more than the 0 LSB proved from the contracts" in wrong.reasons[0]
+
+
+def rewriting_of_a_matmul() -> Rewriting:
+    net = Net()
+    a, b = net.input("a", DType.INT16, (1, 4, 8)), net.input("b", DType.INT16, (1, 8, 4))
+    program = net.program(net.rescale(net.matmul(a, b), DType.INT16, 20000, 34))
+    return rewrite(program, rules=["int16_matmul_as_int8"], options={"int16_matmul_as_int8.when": "all"}, vectors=32)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tosakit.catalogue import Catalogue, load_catalogue, unknown
+from tosakit.engine.bounds import OutputBound, output_bounds
 from tosakit.engine.driver import RewriteResult, Trace, run_steps
 from tosakit.engine.rule import Rule, Step
 from tosakit.errors import InvalidArgument, InvalidModel, NotEquivalent, RuleBug, Unsupported
@@ -30,7 +31,8 @@ class Rewriting:
     """What :func:`rewrite` did: the new program, every rewrite and refusal, and what the check found.
 
     ``diagnostics`` are the verifier's findings about the program as it was loaded. ``stages`` are the rule sets and
-    transforms one by one; ``check`` is None until the result is checked.
+    transforms one by one; ``check`` is None until the result is checked. ``bounds`` say how far each output can be from
+    what it was, proved from the contracts of the rewrites; none before the result is known to be legal.
     """
 
     before: Program
@@ -40,6 +42,7 @@ class Rewriting:
     diagnostics: list[Diagnostic]
     stages: list[Stage] = field(default_factory=list)
     check: CheckReport | None = None
+    bounds: list[OutputBound] = field(default_factory=list)
 
     @property
     def exact(self) -> bool:
@@ -176,6 +179,7 @@ def settle(
     if seed < 0:
         raise InvalidArgument(f"seed {seed} is negative; give a number, 0 or more")
     _refuse_illegal(done)
+    done.bounds = output_bounds(done.program, done.result.events)
     if check == "none":
         return
     show = progress or (lambda description: None)
@@ -185,7 +189,9 @@ def settle(
                 names = ", ".join(dict.fromkeys(event.rule for event in stage.result.events))
                 done.check = check_rewrite([stage], vectors=vectors, seed=seed, progress=show(f"checking {names}"))
                 _require_kept(done.check)
-        done.check = check_rewrite(done.stages, vectors=vectors, seed=seed, progress=show("checking"))
+        done.check = check_rewrite(
+            done.stages, bounds=done.bounds, vectors=vectors, seed=seed, progress=show("checking")
+        )
     except (Unsupported, InvalidArgument, InvalidModel) as error:
         raise Unsupported(
             f"the result cannot be checked, so it is not kept: {error}. To go without a check, type --check none "

@@ -1,6 +1,5 @@
 """What people see: messages and progress on stderr, tables on stdout."""
 
-import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tosakit.engine.contract import Contract
     from tosakit.engine.rule import StateLink
     from tosakit.spec.diagnostics import Diagnostic
 
@@ -45,12 +43,6 @@ def state_text(link: "StateLink") -> str:
         low, high = link.initial.min(), link.initial.max()
         start = f"as {low} everywhere" if low == high else f"with values from {low} to {high}, see the report"
     return f'state: output "{link.output}" feeds input "{link.input}" of the next run, which starts {start}'
-
-
-def contract_text(contract: "Contract") -> str:
-    """A contract for people; one without a bound of its own by its reason alone."""
-    bound = getattr(contract, "lsb", 0.0)
-    return str(getattr(contract, "because", "")) if math.isinf(bound) else str(contract)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

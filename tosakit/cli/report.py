@@ -92,6 +92,7 @@ def build_report(story: Story) -> dict[str, Any]:
         ],
         "state": [state_json(link) for link in done.result.state] if done else [],
         "diagnostics": [str(diagnostic) for diagnostic in done.diagnostics] if done else [],
+        "bounds": [{"output": b.name, "lsb": b.lsb, "because": b.because} for b in (done.bounds if done else [])],
         "check": _check(done) if done else None,
         "vela": vela_json(story.vela) if story.vela is not None else None,
     }

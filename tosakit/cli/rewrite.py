@@ -11,10 +11,11 @@ from typing import IO, Any
 from tosakit.backend.compile import require_vela
 from tosakit.catalogue import Catalogue
 from tosakit.cli.compare import DIFFERENCE_COLUMNS, difference_rows
-from tosakit.cli.console import contract_text, progress_bars, say, say_diagnostics, say_some, state_text, table
+from tosakit.cli.console import progress_bars, say, say_diagnostics, say_some, state_text, table
 from tosakit.cli.parser import catalogue_of, parse_settings, source_of
 from tosakit.cli.report import FileJson, Story, build_report, contract_json, file_json, write_report
 from tosakit.cli.vela import compile_with, print_vela
+from tosakit.engine.bounds import OutputBound
 from tosakit.engine.rule import Event, Step
 from tosakit.errors import InvalidArgument, TosakitError
 from tosakit.io.qparams import apply_qparams, load_qparams, save_qparams, sidecar_path
@@ -251,7 +252,7 @@ class _Trace:
 def _print(done: Rewriting) -> None:
     contracts: dict[str, str] = {}
     for event in done.result.events:
-        text = contract_text(event.contract)
+        text = str(event.contract)
         told = contracts.setdefault(event.rule, text)
         if told != text and not told.endswith(" and others"):
             contracts[event.rule] = f"{told} and others"
@@ -260,7 +261,15 @@ def _print(done: Rewriting) -> None:
         rows = [(name, count, contracts[name]) for name, count in fired.items()]
         table("rewrites", ("rule", "rewrites", "contract"), rows)
     if done.check is not None and done.check.equivalence is not None:
-        table("against the original", DIFFERENCE_COLUMNS, difference_rows(done.check.equivalence))
+        proved = {bound.name: bound for bound in done.bounds}
+        measured = [(*row, _bound(proved.get(str(row[0])))) for row in difference_rows(done.check.equivalence)]
+        table("against the original", (*DIFFERENCE_COLUMNS, "proved bound (LSB)"), measured)
+
+
+def _bound(bound: OutputBound | None) -> str:
+    if bound is None or bound.lsb is None:
+        return f"none: {bound.because}" if bound is not None else ""
+    return str(bound.lsb)
 
 
 def last_line(story: Story, options: argparse.Namespace) -> str:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import fields
 
 from tosakit.catalogue import Catalogue, option_types, type_name
-from tosakit.cli.console import contract_text, table
+from tosakit.cli.console import table
 from tosakit.cli.parser import catalogue_of
 from tosakit.engine.rule import Rule, Step
 
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
         table(
             "rules and transforms",
             ("name", "kind", "contract", "what it does"),
-            [(step.name, _kind(step), contract_text(step.contract), step.summary) for step in catalogue.steps.values()],
+            [(step.name, _kind(step), str(step.contract), step.summary) for step in catalogue.steps.values()],
         )
         print()
         rows = [(name, " -> ".join(step.name for step in steps)) for name, steps in catalogue.pipelines.items()]
@@ -47,7 +47,7 @@ def _step_json(step: Step) -> dict[str, object]:
     return {
         "name": step.name,
         "kind": _kind(step),
-        "contract": contract_text(step.contract),
+        "contract": str(step.contract),
         "summary": step.summary,
         "options": _options(step),
     }
@@ -59,7 +59,7 @@ def _as_json(catalogue: Catalogue) -> dict[str, object]:
 
 
 def _explain(step: Step) -> None:
-    print(f"{step.name} ({_kind(step)}): {step.summary}\n\ncontract: {contract_text(step.contract)}\n")
+    print(f"{step.name} ({_kind(step)}): {step.summary}\n\ncontract: {step.contract!s}\n")
     home = step.precondition if isinstance(step, Rule) else step.run
     module = sys.modules.get(getattr(home, "__module__", ""))
     print(inspect.getdoc(module) or "" if module else "")

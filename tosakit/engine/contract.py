@@ -1,6 +1,10 @@
 """What a rewrite promises about numbers, as data that the checks read."""
 
+import math
 from dataclasses import dataclass
+
+PER_MATCH = math.inf
+"""The bound of a rule that has none for all matches: no rewrite may make do with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +24,16 @@ class Exact(Contract):
 class WithinLsb(Contract):
     """Every replaced value is within ``lsb`` units in its last place, proved for the graph at hand.
 
-    ``because`` says where the difference comes from; it is not optional.
+    ``because`` says where the difference comes from; it is not optional. A rule whose every rewrite states a bound of
+    its own has :data:`PER_MATCH` here.
     """
 
     lsb: float
     because: str
 
     def __str__(self) -> str:
-        return f"within {self.lsb:g} LSB ({self.because})"
+        bound = "a bound computed per match" if self.lsb == PER_MATCH else f"{self.lsb:g} LSB"
+        return f"within {bound} ({self.because})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from tosakit._gc import collector_paused
-from tosakit.engine.contract import Exact
+from tosakit.engine.contract import PER_MATCH, Exact, WithinLsb
 from tosakit.engine.pattern import match_at
 from tosakit.engine.rule import (
     BoundaryChange,
@@ -285,6 +285,8 @@ class _RuleSetRun:
             if (old.dtype, old.shape) != (new.dtype, new.shape):
                 raise RuleBug(f"rule {rule.name} replaces {old!r} by {new!r}, of another type; rules must keep types")
         contract = replacement.contract or rule.contract
+        if isinstance(contract, WithinLsb) and contract.lsb == PER_MATCH:
+            raise RuleBug(f"rule {rule.name} at {describe(root)} states no bound; its contract is one per match")
         covers = tuple(replacement.covers or matched)
         event = Event(
             rule.name,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tosakit.engine.bounds import OutputBound
 from tosakit.engine.contract import ChangesPrecision, Exact
 from tosakit.engine.driver import RewriteResult
 from tosakit.engine.rule import Event
@@ -48,7 +49,8 @@ class CheckReport:
 
     ``promise`` is ``exact``, ``within contracts`` or ``changes precision``, the weakest contract among the rewrites.
     ``equivalence`` is None where nothing had to run, because the program is the one it was. ``unchecked`` are those of
-    the reasons that name no breach, but what could not be checked.
+    the reasons that name no breach, but what could not be checked. ``bounds`` are those that the measurement was held
+    to.
     """
 
     promise: str
@@ -58,11 +60,18 @@ class CheckReport:
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
+    bounds: tuple[OutputBound, ...] = ()
 
     @property
     def breaches(self) -> list[str]:
         """The reasons that say what is broken."""
         return [reason for reason in self.reasons if reason not in self.unchecked]
+
+    @property
+    def proved_lsb(self) -> int | None:
+        """How far any output can be from what it was, proved; None where that is not known of every output."""
+        known = [bound.lsb for bound in self.bounds if bound.lsb is not None]
+        return max(known) if known and len(known) == len(self.bounds) else None
 
     def __str__(self) -> str:
         same = self.equivalence
@@ -73,6 +82,8 @@ class CheckReport:
         parts = [self.promise]
         if self.promise != "exact":
             parts.append("identical" if same.equal else f"max {same.max_difference:g} LSB")
+            if self.proved_lsb is not None:
+                parts.append(f"proved within {self.proved_lsb} LSB")
             if math.isfinite(same.sqnr_db):
                 parts.append(f"SQNR {same.sqnr_db:.1f} dB against the original")
         parts.append(f"{same.vectors} vectors, seed {same.seed}")
@@ -92,6 +103,7 @@ def promise_of(events: Iterable[Event]) -> str:
 def check_rewrite(
     stages: Sequence[Stage],
     *,
+    bounds: Sequence[OutputBound] = (),
     vectors: int | None = None,
     seed: int = 0,
     timeout: float = 300.0,
@@ -101,8 +113,9 @@ def check_rewrite(
 
     Only exact rewrites: every output of the whole program must be identical. In any case each rewrite is held to its
     own contract, by its replaced operators where a rule made it and by the transform's own check otherwise, and the
-    whole program must stay valid wherever the original is; how far outputs are apart is reported, not judged. What
-    cannot be checked is not kept. ``vectors`` and ``timeout`` are those of ``check_equivalence``.
+    whole program must stay valid wherever the original is; no output may be further from what it was than its proved
+    bound among ``bounds``, if any. What cannot be checked is not kept. ``vectors`` and ``timeout`` are those of
+    ``check_equivalence``.
 
     Raises RuleBug where the code of a rule's or transform's own check fails, and what ``check_equivalence`` raises.
     """
@@ -136,6 +149,7 @@ def check_rewrite(
     elif same.verdict is Verdict.UNKNOWN:
         check.remarks.append(same.message.partition("\n")[0])
         check.must_run(after)
+    check.reasons.extend(_exceeded(same, bounds))
     for stage in stages:
         check.each(stage, proved)
     return CheckReport(
@@ -146,7 +160,19 @@ def check_rewrite(
         tuple(check.reasons),
         tuple(check.remarks),
         tuple(check.unchecked),
+        tuple(bounds),
     )
+
+
+def _exceeded(same: Equivalence, bounds: Sequence[OutputBound]) -> Iterator[str]:
+    proved = {bound.name: bound.lsb for bound in bounds}
+    for output in same.outputs:
+        limit = proved.get(output.name)
+        if limit is not None and output.max_difference > limit:
+            yield (
+                f'output "{output.name}" differs by up to {output.max_difference:g} LSB (seed {same.seed}), more than '
+                f"the {limit} LSB proved from the contracts"
+            )
 
 
 class _Check:
