@@ -14,6 +14,7 @@ from rewrites.own_rescale_per_reader import RULE as OWN_RESCALE_PER_READER
 from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
 from rewrites.remove_identity_rescale import RULE as REMOVE_IDENTITY_RESCALE
 from rewrites.resize_bilinear_as_conv2d import RULE as RESIZE_BILINEAR_AS_CONV2D
+from rewrites.resize_nearest_as_movement import RULE as RESIZE_NEAREST_AS_MOVEMENT
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
 from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV2D
@@ -33,6 +34,7 @@ RULES: tuple[Step, ...] = (
     CONV3D_AS_CONV2D,
     INT16_MATMUL_AS_INT8,
     RESIZE_BILINEAR_AS_CONV2D,
+    RESIZE_NEAREST_AS_MOVEMENT,
     BOOL_AS_INT32,
     VARIABLES_AS_INPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -54,6 +56,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,
         RESIZE_BILINEAR_AS_CONV2D,
+        RESIZE_NEAREST_AS_MOVEMENT,
         SINGLE_RESCALE_PER_ACCUMULATOR,
         SPLIT_INT48_BIAS,
         UNFUSE_RESCALE_PAIR,

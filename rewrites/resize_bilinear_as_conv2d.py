@@ -1,18 +1,20 @@
-"""Compute an enlarging bilinear RESIZE as one DEPTHWISE_CONV2D per phase.
+"""Compute a bilinear RESIZE as one DEPTHWISE_CONV2D per phase.
 
     x ─▶ RESIZE BILINEAR by (uy, ux) ─▶ RESCALE ─▶ y
 
     x ─▶ repeat the edges ─┬▶ DEPTHWISE_CONV2D ─▶ RESCALE ─┐
                            └▶ ... one per phase (ry, rx)   ─┴▶ CONCAT ─▶ depth to space ─▶ y
 
-Along an axis with scale n/d = u, offset o: output u*q + r stands at (u*q + r)*d + o = q*n + (r*d + o), so phase r reads
-inputs q + i and q + i + 1, i = floor((r*d + o) / n), with weights n - f and f, f = (r*d + o) mod n, for every q. RESIZE
+Along an axis with scale n/d and offset o, output p stands at p*d + o, in n-ths of an input. With g = gcd(n, d), P = n/g
+outputs further on it stands Q = d/g inputs further on, so output P*q + r reads inputs Q*q + i and Q*q + i + 1,
+i = floor((r*d + o) / n), with weights n - f and f, f = (r*d + o) mod n, for every q: a convolution of stride Q. RESIZE
 repeats the edges, which is done before. Every sum has the same terms, so every value is identical. INT48 must not be
 moved, so the RESCALE stays in front of CONCAT.
 
-Ethos-U55 and U65 take no int16 bilinear RESIZE, and int8 ones only with scale_d one.
+Ethos-U55 and U65 take no bilinear RESIZE but the copy.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -22,6 +24,7 @@ import numpy.typing as npt
 
 from rewrites._accumulator import is_small_ethos_u
 from rewrites._depth_to_space import depth_to_space
+from rewrites._edges import rows_of
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
@@ -32,6 +35,7 @@ from tosakit.ir.graph import AnyOp, Tensor
 
 RESIZE = Capture(ops.Resize)
 LARGEST_WEIGHT = 127
+LONGEST_STRIDE = 3
 
 
 @dataclass(frozen=True)
@@ -43,16 +47,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: phases, the first input and the weights of each, and the edge rows to repeat before and after.
+    """One axis: phases, how far a group of them advances, their weights on one window, and its place.
 
-    All phases share one window of ``taps`` inputs from q - ``before``.
+    Group q of the phases reads the inputs from ``first`` + ``advance`` * q on; the last one ends at ``last``.
     """
 
     phases: int
-    taps: int
+    advance: int
     weights: tuple[tuple[int, ...], ...]
-    before: int
-    after: int
+    first: int
+    last: int
     size: int
 
 
@@ -65,7 +69,7 @@ class Plan:
 
 
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
-    """A bilinear RESIZE by whole factors that only RESCALEs read, with weights that fit int8."""
+    """A bilinear RESIZE that only RESCALEs read, with weights that fit int8 and strides that the target takes."""
     resize = match[RESIZE]
     x, *constants = resize.inputs
     if resize.attrs.mode != ResizeMode.BILINEAR or resize.output.dtype not in (DType.INT32, DType.INT48):
@@ -75,14 +79,12 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     for tensor in constants:
         if not tensor.is_constant:
             return Refusal(f'"{tensor.name}" is no constant, so the weights of the phases are not known')
-    scale, offset, _ = (tensor.values().reshape(-1).tolist() for tensor in constants)
-    needed = x.dtype == DType.INT16 or scale[1] != 1 or scale[3] != 1
-    if context.options.when == "target" and not (is_small_ethos_u(context.target) and needed):
+    scale, offset, border = (tensor.values().reshape(-1).tolist() for tensor in constants)
+    is_copy = scale[0] == scale[1] and scale[2] == scale[3] and offset == border == [0, 0]
+    if context.options.when == "target" and (not is_small_ethos_u(context.target) or is_copy):
         return None
     if min(x.shape) < 1:
         return Refusal(f'"{x.name}" has the shape {list(x.shape)}, which is not static')
-    if scale[0] % scale[1] or scale[2] % scale[3]:
-        return Refusal(f"scales {scale[0]}/{scale[1]} and {scale[2]}/{scale[3]} are not both whole factors")
     if scale[0] * scale[2] > LARGEST_WEIGHT:
         return Refusal(f"weights reach {scale[0]} * {scale[2]}, past the {LARGEST_WEIGHT} of an int8 weight")
     for reader in resize.output.users:
@@ -91,13 +93,17 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
         if reader.attrs.per_channel and reader.inputs[1].shape != (1,):
             return Refusal(f"{describe(reader)} has a multiplier per channel, which is out of place here")
     wanted = resize.output.shape[1:3]
-    axes = [_axis(x.shape[1 + a], wanted[a], scale[2 * a], scale[2 * a + 1], offset[a]) for a in (0, 1)]
-    return Plan((axes[0], axes[1]), resize.output.users)
+    rows, columns = (_axis(wanted[a], scale[2 * a], scale[2 * a + 1], offset[a]) for a in (0, 1))
+    if max(rows.advance, columns.advance) > LONGEST_STRIDE:
+        strides = f"[{rows.advance}, {columns.advance}]"
+        return Refusal(f"the convolutions would have stride {strides}, the target takes up to {LONGEST_STRIDE}")
+    return Plan((rows, columns), resize.output.users)
 
 
-def _axis(size: int, wanted: int, numerator: int, denominator: int, offset: int) -> Axis:
+def _axis(wanted: int, numerator: int, denominator: int, offset: int) -> Axis:
     """The window and weights of every phase."""
-    phases = numerator // denominator
+    common = math.gcd(numerator, denominator)
+    phases, advance = min(numerator // common, wanted), denominator // common
     places = [divmod(phase * denominator + offset, numerator) for phase in range(phases)]
     first = min(index for index, _ in places)
     taps = max(index for index, _ in places) + 2 - first
@@ -108,7 +114,7 @@ def _axis(size: int, wanted: int, numerator: int, denominator: int, offset: int)
         row[index - first + 1] += fraction
         weights.append(tuple(row))
     groups = -(-wanted // phases)
-    return Axis(phases, taps, tuple(weights), -first, groups - 1 + first + taps - size, wanted)
+    return Axis(phases, advance, tuple(weights), first, first + (groups - 1) * advance + taps - 1, wanted)
 
 
 def replacement(match: Match, plan: Plan) -> Replacement:
@@ -118,10 +124,11 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     builder = Builder(resize.output.name, location=resize.location, origin=RULE.name)
     padded = x
     for position, axis in enumerate(plan.axes, start=1):
-        padded = _repeat_edges(builder, padded, position, axis)
+        padded = rows_of(builder, padded, position, axis.first, axis.last)
     vertical, horizontal = plan.axes
+    stride = vertical.advance, horizontal.advance
     sums = [
-        _depthwise(builder, padded, np.outer(rows, columns), resize.output.dtype)
+        _depthwise(builder, padded, np.outer(rows, columns), stride, resize.output.dtype)
         for rows, columns in product(vertical.weights, horizontal.weights)
     ]
     values: dict[Tensor, Tensor] = {}
@@ -137,23 +144,9 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     return Replacement(builder.ops, values, covers=(resize, *plan.readers))
 
 
-def _repeat_edges(builder: Builder, x: Tensor, position: int, axis: Axis) -> Tensor:
-    """``x`` with its first and last row along an axis repeated (or, for a negative count, cut off)."""
-    start, size = [0] * 4, list(x.shape)
-    start[position] = max(-axis.before, 0)
-    size[position] -= start[position] + max(-axis.after, 0)
-    middle = x if tuple(size) == x.shape else builder.slice(x, start, size)
-    size[position] = 1
-    first = builder.slice(x, [0] * 4, size) if axis.before > 0 else None
-    start = [0] * 4
-    start[position] = x.shape[position] - 1
-    last = builder.slice(x, start, size) if axis.after > 0 else None
-    pieces = [first] * max(axis.before, 0) + [middle] + [last] * max(axis.after, 0)
-    rows = [piece for piece in pieces if piece is not None]
-    return rows[0] if len(rows) == 1 else builder.concat(rows, position)
-
-
-def _depthwise(builder: Builder, x: Tensor, kernel: npt.NDArray[np.int64], acc_type: DType) -> Tensor:
+def _depthwise(
+    builder: Builder, x: Tensor, kernel: npt.NDArray[np.int64], stride: tuple[int, int], acc_type: DType
+) -> Tensor:
     """DEPTHWISE_CONV2D of every channel with one kernel, without bias or zero points."""
     batch, height, width, channels = x.shape
     weight = np.broadcast_to(kernel[:, :, None, None], (*kernel.shape, channels, 1))
@@ -164,8 +157,9 @@ def _depthwise(builder: Builder, x: Tensor, kernel: npt.NDArray[np.int64], acc_t
         builder.const(np.zeros(1, np.int64), x.dtype, "input_zp"),
         builder.const(np.zeros(1, np.int64), DType.INT8, "weight_zp"),
     )
-    attrs = ops.DepthwiseConv2d(pad=(0,) * 4, stride=(1, 1), dilation=(1, 1), acc_type=acc_type)
-    shape = (batch, height - kernel.shape[0] + 1, width - kernel.shape[1] + 1, channels)
+    attrs = ops.DepthwiseConv2d(pad=(0,) * 4, stride=stride, dilation=(1, 1), acc_type=acc_type)
+    rows, columns = ((s - k) // step + 1 for s, k, step in zip((height, width), kernel.shape, stride, strict=True))
+    shape = (batch, rows, columns, channels)
     return builder.op(attrs, operands, acc_type, shape, "phase")
 
 
@@ -175,6 +169,6 @@ RULE = Rule(
     precondition=precondition,
     replacement=replacement,
     contract=Exact(),
-    summary="Compute an enlarging bilinear RESIZE as one DEPTHWISE_CONV2D per phase.",
+    summary="Compute a bilinear RESIZE as one DEPTHWISE_CONV2D per phase.",
     options=Options,
 )

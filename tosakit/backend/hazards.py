@@ -11,7 +11,7 @@ from tosakit.backend.obstacle import ANY, Entry
 from tosakit.backend.targets import FAMILIES, SMALL, U55, U85
 from tosakit.errors import TosakitError
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Foreign
 from tosakit.ir.types import BITS
@@ -77,6 +77,20 @@ def _fused_rescales(op: AnyOp, _: Intervals) -> str | None:
 
 def _scale32(op: AnyOp) -> bool:
     return isinstance(op.attrs, ops.Rescale) and op.attrs.scale32
+
+
+def _ignored_offset(op: AnyOp, _: Intervals) -> str | None:
+    scale, offset, border = (_values(tensor) for tensor in op.inputs[1:4])
+    if not isinstance(op.attrs, ops.Resize) or op.attrs.mode != ResizeMode.NEAREST:
+        return None
+    if scale is None or offset is None or border is None or np.array_equal(scale[::2], scale[1::2]):
+        return None
+    aligned = not np.any(offset) and not np.any(border) and np.all(scale[1::2] == 1)
+    centre = scale[::2] // 2 - 1
+    half = np.all(scale[1::2] == 2) and np.array_equal(offset, -centre) and np.array_equal(border, centre)
+    if aligned or half or op.inputs[0].shape[1:3] == (1, 1):
+        return None
+    return f"offset {offset.tolist()} and border {border.tolist()} by scale {scale.tolist()} are compiled as others are"
 
 
 def _lost_state(op: AnyOp, _: Intervals) -> str | None:
@@ -173,6 +187,15 @@ KNOWN_ISSUES: tuple[Entry, ...] = (
         "bytes inspected",
         _fused_rescales,
         rules=("unfuse_rescale_pair",),
+    ),
+    Entry(
+        SMALL,
+        "miscompiled",
+        ("RESIZE",),
+        "NEAREST RESIZE with other offsets than those of aligned corners or half-pixel centres",
+        "bytes inspected",
+        _ignored_offset,
+        rules=("resize_nearest_as_movement",),
     ),
     Entry(
         FAMILIES,
