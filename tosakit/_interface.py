@@ -59,15 +59,29 @@ def read_producers(model: Model) -> dict[str, str]:
     Cost and errors as :func:`read_interface`.
     """
     with _first_block(model) as block:
-        from tosa.Op import Op  # type: ignore[import-untyped]
-
-        names = {number: name for name, number in vars(Op).items() if isinstance(number, int)}
         producers = {block.Tensors(i).Name().decode(): "" for i in range(block.TensorsLength())}
-        for i in range(block.OperatorsLength()):
-            operator = block.Operators(i)
-            for j in range(operator.OutputsLength()):
-                producers[operator.Outputs(j).decode()] = names.get(operator.Op(), "")
+        for name, results in _read_operators(block):
+            producers.update(dict.fromkeys(results, name))
         return producers
+
+
+def read_operators(model: Model) -> list[tuple[str, tuple[str, ...]]]:
+    """Name and results of every operator of the first block, in file order; a name is empty where TOSA has none.
+
+    Cost and errors as :func:`read_interface`.
+    """
+    with _first_block(model) as block:
+        return list(_read_operators(block))
+
+
+def _read_operators(block: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    from tosa.Op import Op  # type: ignore[import-untyped]
+
+    names = {number: name for name, number in vars(Op).items() if isinstance(number, int)}
+    for i in range(block.OperatorsLength()):
+        operator = block.Operators(i)
+        results = tuple(operator.Outputs(j).decode() for j in range(operator.OutputsLength()))
+        yield names.get(operator.Op(), ""), results
 
 
 def read_block_name(model: Model) -> str:

@@ -1,6 +1,7 @@
 """The Vela stage of the command line: refused before it runs, refused by it, missing, and what it leaves behind."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -126,6 +127,39 @@ def test_without_an_output_the_command_stream_is_not_kept_either(run: Run, folde
     assert (ran.code, files(folder)) == (0, ["int8.tosa", "model.tosa"])
     run("rewrite", "int8.tosa", "--check", "none", "--vela", U85, "--vela-output", "streams")
     assert files(folder / "streams") == ["int8_vela.npz"]
+
+
+def test_the_result_beside_the_input(run: Run, folder: Path, int16_matmul: Path) -> None:
+    command = ["rewrite", "matmul.tosa", "--pipeline", "ethos-u", "--check", "none", "--compare-vela"]
+    ran = run(*command, "--vela", U55, "--report", "r.json")
+    assert ran.code == 0
+    lines = [re.split(r"\s{2,}", line.strip()) for line in ran.out.partition(f"Vela for {U55}")[2].splitlines()]
+    assert ["accepted", "no", "yes"] in lines
+    [[_, before, after]] = [cells for cells in lines if cells[0] == "cycles: int16_matmul_as_int8, 1 times"]
+    assert (before, int(after.replace(",", "")) > 0) == ("-", True)
+    found = json.loads((folder / "r.json").read_text())
+    comparison, vela = found["vela_comparison"], found["vela"]
+    assert (comparison["before"]["accepted"], vela["accepted"]) == (False, True)
+    assert [rule["rule"] for rule in comparison["rules"]] == [
+        *dict.fromkeys(r["rule"] for r in found["rewrites"]),
+        None,
+    ]
+    assert sum(rule["after"] for rule in comparison["rules"]) == vela["total_cycles"]
+    assert sum(cost["cycles"] for cost in vela["operators"]) == vela["total_cycles"]
+    assert files(folder) == ["matmul.tosa", "model.tosa", "r.json"]
+
+    ran = run(*command)
+    assert (ran.code, ran.err) == (2, "error: --compare-vela needs --vela ACCEL, such as --vela ethos-u85-256\n")
+
+
+def test_show_adds_what_operators_cost(run: Run, folder: Path, int16_matmul: Path) -> None:
+    ran = run("show", "matmul.tosa", "--vela", U85)
+    [line] = [line for line in ran.out.splitlines() if "cycles" in line]
+    assert re.search(r"= MATMUL\(.*\)  // [\d,]+ cycles, [\d.]+ KiB$", line)
+    ran = run("show", "matmul.tosa", "--vela", U55)
+    assert (ran.code, "cycles" in ran.out) == (1, False)
+    assert 'warning: MATMUL -> "acc"' in ran.err
+    assert run("show", "matmul.tosa", "--vela", "ethos-u9").code == 2
 
 
 def test_nothing_is_written_where_vela_refuses(run: Run, folder: Path, int16_matmul: Path) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 
 from tosakit._child import ChildResult, run_child
 from tosakit._interface import TensorSpec, read_interface, read_producers
+from tosakit.backend.costs import OperatorCost, read_costs
 from tosakit.errors import InvalidArgument, ToolMissing
 from tosakit.ir.types import numpy_dtype
 
@@ -183,7 +184,8 @@ class VelaReport:
     ``npu_cycles`` are the cycles the NPU computes, ``total_cycles`` those of the whole inference with memory transfers,
     both as estimated by Vela. ``memory`` is what it uses of each memory, in KiB: ``sram``, ``dram``,
     ``on_chip_flash``, ``off_chip_flash``. ``inputs`` and ``outputs`` are in graph order; inputs that no output depends
-    on are not there, Vela drops them. ``log`` is all it printed.
+    on are not there, Vela drops them. ``operators`` has the cost of every TOSA operator that takes time, in file order;
+    empty where Vela does not tell (control flow). ``log`` is all it printed.
     """
 
     accepted: bool
@@ -196,6 +198,7 @@ class VelaReport:
     memory: dict[str, float] = field(default_factory=dict)
     inputs: tuple[VelaTensor, ...] = ()
     outputs: tuple[VelaTensor, ...] = ()
+    operators: tuple[OperatorCost, ...] = ()
     output_path: Path | None = None
     log: str = ""
 
@@ -277,6 +280,7 @@ def compile_for_ethos_u(
             memory={name: float(figures[f"{name}_memory_used"]) for name in _MEMORIES},
             inputs=inputs,
             outputs=outputs,
+            operators=read_costs(runner.scratch / f"{model.stem}_debug.xml", model, VELA_OP_TO_TOSA),
             output_path=_publish(npz, output_dir / f"{model.stem}_vela.npz"),
             log=log,
         )
@@ -296,7 +300,7 @@ class _Runner:
         network = self.scratch / f"{self.model.stem}.tosa"
         if not network.exists():
             shutil.copyfile(self.model, network)
-        fixed = ["--output-format=raw", f"--output-dir={self.scratch}", str(network)]
+        fixed = ["--enable-debug-db", "--output-format=raw", f"--output-dir={self.scratch}", str(network)]
         command = [sys.executable, "-m", "ethosu.vela", *self.arguments, *extra, *fixed]
         return run_child(command, directory=self.scratch, timeout=self.timeout)
 

@@ -113,6 +113,7 @@ def _rewrite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", metavar="FILE.json", help="write a report (docs/report.md; - for stdout)")
     parser.add_argument("--trace", metavar="FILE", help="write every rewrite as a line of JSON (- for stdout)")
     parser.add_argument("--vela", metavar="ACCEL", help="compile the result with Vela for this accelerator")
+    parser.add_argument("--compare-vela", action="store_true", help="compile the input too, and compare the two")
     _vela_options(parser)
     parser.set_defaults(run=_lazy("rewrite"))
 
@@ -196,6 +197,7 @@ def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--values", type=int, default=8, metavar="N", help="show constants of up to N values (default: 8)"
     )
+    parser.add_argument("--vela", metavar="ACCEL", help="add the cycles and memory Vela estimates for each operator")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_lazy("show"))
 

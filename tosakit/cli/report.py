@@ -14,6 +14,7 @@ from tosakit.backend.compile import Compilation
 from tosakit.cli import exit_code_of
 from tosakit.cli.compare import equivalence_json, finite
 from tosakit.cli.vela import vela_json
+from tosakit.cli.vela_comparison import Comparison, comparison_json
 from tosakit.engine.contract import ChangesPrecision, Contract, Exact, WithinLsb
 from tosakit.errors import InvalidArgument
 from tosakit.rewriting import Rewriting
@@ -36,6 +37,7 @@ class Story:
     steps: list[str]
     done: Rewriting | None = None
     vela: Compilation | None = None
+    comparison: Comparison | None = None
     output: FileJson | None = None
     error: Exception | None = None
 
@@ -95,6 +97,7 @@ def build_report(story: Story) -> dict[str, Any]:
         "bounds": [{"output": b.name, "lsb": b.lsb, "because": b.because} for b in (done.bounds if done else [])],
         "check": _check(done) if done else None,
         "vela": vela_json(story.vela) if story.vela is not None else None,
+        "vela_comparison": comparison_json(story.comparison) if story.comparison is not None else None,
     }
 
 

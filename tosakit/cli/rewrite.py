@@ -14,7 +14,8 @@ from tosakit.cli.compare import DIFFERENCE_COLUMNS, difference_rows
 from tosakit.cli.console import progress_bars, say, say_diagnostics, say_some, state_text, table
 from tosakit.cli.parser import catalogue_of, parse_settings, source_of
 from tosakit.cli.report import FileJson, Story, build_report, contract_json, file_json, write_report
-from tosakit.cli.vela import compile_with, print_vela
+from tosakit.cli.vela import compile_quietly, compile_with, print_vela
+from tosakit.cli.vela_comparison import compare, print_comparison
 from tosakit.engine.bounds import OutputBound
 from tosakit.engine.rule import Event, Step
 from tosakit.errors import InvalidArgument, TosakitError
@@ -62,6 +63,8 @@ def run(options: argparse.Namespace) -> int:
         _print(story.done)
         if story.vela is not None and story.vela.report is not None:
             print_vela(story.vela.report)
+        if story.comparison is not None:
+            print_comparison(story.comparison)
     say(last_line(story, options))
     return code
 
@@ -128,6 +131,9 @@ def _work(program: Program, plan: Plan, options: argparse.Namespace, story: Stor
     if options.vela:
         beside = options.output if options.output not in (None, "-") else None
         story.vela = compile_with(options, done.program, beside or options.input, beside=beside)
+        if options.compare_vela:
+            before = compile_quietly(options, done.before)
+            story.comparison = compare(before, story.vela, done)
         if not story.vela.accepted:
             return
     if options.output:
@@ -147,13 +153,15 @@ def _write(program: Program, place: str, annotated: bool) -> FileJson:
 
 
 def refuse_impossible(options: argparse.Namespace) -> None:
-    """Raises InvalidArgument for numbers that make no sense."""
+    """Raises InvalidArgument for numbers that make no sense, and for options that lack another."""
     if options.vectors is not None and options.vectors < 1:
         raise InvalidArgument(
             f"--vectors {options.vectors}: at least one vector is needed; to skip the check type --check none"
         )
     if options.stop_after is not None and options.stop_after < 0:
         raise InvalidArgument(f"--stop-after {options.stop_after}: give a number of rewrites, 0 or more")
+    if options.compare_vela and not options.vela:
+        raise InvalidArgument("--compare-vela needs --vela ACCEL, such as --vela ethos-u85-256")
     if options.seed < 0:
         raise InvalidArgument(f"--seed {options.seed}: give a number, 0 or more")
 

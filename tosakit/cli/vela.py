@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from tosakit.spec.verify import verify
 
 SEVERITIES = {"miscompiled": "refuse", "suspected": "warn"}
 """What the report calls the kinds of hazards."""
+
+DEAREST = 12
+"""Operators whose costs are printed; the report has all."""
 
 SUSPECTS = 3
 """Results that a refusal's message names; the report has all."""
@@ -39,21 +43,8 @@ def compile_with(options: argparse.Namespace, program: Program, model: str, *, b
     The result is named after ``model`` and goes to --vela-output, else next to the file ``beside``, else nowhere.
     """
     place = Path(options.vela_output) if options.vela_output else None if beside is None else Path(beside).parent
-    found = compile_program(
-        program,
-        options.vela,
-        name="model" if model == "-" else Path(model).stem,
-        place=place,
-        allow_miscompile=options.allow_miscompile,
-        settings={
-            "system_config": options.system_config,
-            "memory_mode": options.memory_mode,
-            "config": Path(options.vela_config) if options.vela_config else None,
-            "optimise": options.optimise,
-            "arena_cache_size": options.arena_cache_size,
-            "extra_args": tuple(options.vela_arg),
-        },
-    )
+    name = "model" if model == "-" else Path(model).stem
+    found = compile_program(program, options.vela, name=name, place=place, **_settings(options))
     fatal = "warning" if options.allow_miscompile else "error"
     say_some([f"{fatal if o.kind == 'miscompiled' else 'warning'}: {o}" for o in found.obstacles], "obstacles")
     if found.report is None:
@@ -62,6 +53,25 @@ def compile_with(options: argparse.Namespace, program: Program, model: str, *, b
             f"{options.vela}, see above; it was not run. To run it all the same: --allow-miscompile"
         )
     return found
+
+
+def compile_quietly(options: argparse.Namespace, program: Program) -> Compilation:
+    """Compile with the options of the command line, for the figures alone: nothing is written or said."""
+    return compile_program(program, options.vela, name="model", place=None, **_settings(options))
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "allow_miscompile": options.allow_miscompile,
+        "settings": {
+            "system_config": options.system_config,
+            "memory_mode": options.memory_mode,
+            "config": Path(options.vela_config) if options.vela_config else None,
+            "optimise": options.optimise,
+            "arena_cache_size": options.arena_cache_size,
+            "extra_args": tuple(options.vela_arg),
+        },
+    }
 
 
 def print_vela(report: VelaReport) -> None:
@@ -79,6 +89,13 @@ def print_vela(report: VelaReport) -> None:
         rows.append(("written", str(report.output_path)))
     table(f"Vela {report.vela_version} for {report.accelerator}", ("", ""), rows)
     tensors = [("input", t) for t in report.inputs] + [("output", t) for t in report.outputs]
+    if report.operators:
+        dearest = sorted(report.operators, key=lambda cost: -cost.cycles)[:DEAREST]
+        table(
+            f"the {len(dearest)} dearest of {len(report.operators)} operators that take time",
+            ("operator", "result", "cycles", "NPU cycles", "MACs", "memory (KiB)"),
+            [(c.operator, c.tensor, int(c.cycles), int(c.npu_cycles), c.macs, c.memory_bytes / 1024) for c in dearest],
+        )
     table(
         "interface",
         ("", "tensor", "dtype", "shape", "bytes", "offset"),
@@ -127,6 +144,7 @@ def vela_json(found: Compilation) -> dict[str, Any]:
         "npu_cycles": report.npu_cycles,
         "total_cycles": report.total_cycles,
         "memory_kib": dict(report.memory),
+        "operators": [asdict(cost) for cost in report.operators],
         "output": str(report.output_path) if report.output_path else None,
         "inputs": [_tensor(t) for t in report.inputs],
         "outputs": [_tensor(t) for t in report.outputs],

@@ -26,7 +26,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from enum import IntEnum
 
@@ -48,16 +48,22 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_.$]+")
 
 
 def format_program(
-    program: Program, *, values: int | None = 8, scales: bool = True, exact: bool = False, header: bool = True
+    program: Program,
+    *,
+    values: int | None = 8,
+    scales: bool = True,
+    exact: bool = False,
+    header: bool = True,
+    remarks: Mapping[AnyOp, str] | None = None,
 ) -> str:
     """The program as text, ending in a newline.
 
     Constants of more than ``values`` elements are given as their number and the start of their SHA-256; None prints
-    all. ``scales`` adds the effective scale of each RESCALE as a comment. ``exact`` adds what matters only for
-    identical bytes: padding, empty vectors and strings, and the order of the tensor table. ``header=False``
-    leaves out the versions. Raises InvalidModel where a block has a cycle.
+    all. ``scales`` adds the effective scale of each RESCALE as a comment, ``remarks`` what they hold for an operator.
+    ``exact`` adds what matters only for identical bytes: padding, empty vectors and strings, and the order of the
+    tensor table. ``header=False`` leaves out the versions. Raises InvalidModel where a block has a cycle.
     """
-    printer = _Printer(values, scales, exact)
+    printer = _Printer(values, scales, exact, remarks)
     lines = _header(program) if header else []
     for region in program.regions:
         lines.append(f"region {_label(region.name)} {{")
@@ -112,10 +118,13 @@ def _software(version: SoftwareVersion) -> str:
 class _Printer:
     """Prints blocks under one set of choices."""
 
-    def __init__(self, values: int | None, scales: bool, exact: bool) -> None:
+    def __init__(
+        self, values: int | None, scales: bool, exact: bool, remarks: Mapping[AnyOp, str] | None = None
+    ) -> None:
         self.limit = values
         self.scales = scales
         self.exact = exact
+        self.remarks = remarks or {}
 
     def block(self, graph: Graph) -> list[str]:
         """The lines of one block."""
@@ -146,10 +155,13 @@ class _Printer:
         if op.location or (self.exact and op.location is not None):
             text += f" loc {quote(op.location)}"
         found = effective_scales(op) if self.scales else None
+        comments: list[str] = []
         if found is not None and found.size:
             low, high = float(found.min()), float(found.max())
-            text += f"  // scale {low:.6g}" + (f"..{high:.6g}" if high != low else "")
-        return text
+            comments.append(f"scale {low:.6g}" + (f"..{high:.6g}" if high != low else ""))
+        if op in self.remarks:
+            comments.append(self.remarks[op])
+        return text + (f"  // {', '.join(comments)}" if comments else "")
 
     def mention(self, tensor: Tensor, declared: dict[Tensor, None], *, with_data: bool = True) -> str:
         """A tensor's name, with its type where this is the first mention."""
