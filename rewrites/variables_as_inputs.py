@@ -38,12 +38,13 @@ def run(program: Program, context: Context) -> Outcome:
     """Rewrite all variables of the program, or, where one cannot be, none."""
     if context.options.when == "target" and not context.target.startswith("ethos-u"):
         return Outcome()
-    accesses = {
-        cell: [op for op in block.ops if cell in op.inputs or cell in op.outputs]
-        for block in program.blocks
-        for cell in block.tensors
-        if cell.extras.variable
+    accesses: dict[Tensor, list[AnyOp]] = {
+        cell: [] for block in program.blocks for cell in block.tensors if cell.extras.variable
     }
+    for op in [op for block in program.blocks for op in block.ops]:
+        for tensor in dict.fromkeys((*op.inputs, *op.outputs)):
+            if tensor in accesses:
+                accesses[tensor].append(op)
     refusals = list(_refusals(program, accesses))
     if refusals or not accesses:
         return Outcome(refusals=refusals)

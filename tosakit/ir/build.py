@@ -1,6 +1,7 @@
 """Make detached operators for replacements: constants and the operators most rewrites need, with types worked out."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,14 @@ from tosakit.ir.enums import DType, NanPropagationMode, RoundingMode
 from tosakit.ir.graph import AnyOp, Op, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import encode
+
+_CONST = ops.Const()
+
+
+@lru_cache(maxsize=1 << 12)
+def _encoded(value: int, dtype: DType) -> bytes:
+    """One value, such as a zero point: few differ."""
+    return encode(np.array([value]), dtype)
 
 
 class Builder:
@@ -37,8 +46,11 @@ class Builder:
     def const(self, values: npt.ArrayLike, dtype: DType, name: str = "const") -> Tensor:
         """A CONST of the values' shape. Raises InvalidArgument for a value outside the dtype."""
         array = np.asarray(values)
-        result = Tensor(f"{self.hint}_{name}", dtype, array.shape, encode(array, dtype))
-        self.ops.append(Op(ops.Const(), (), (result,), location=self.location, origin=self.origin))
+        return self._constant(encode(array, dtype), dtype, array.shape, name)
+
+    def _constant(self, data: bytes, dtype: DType, shape: tuple[int, ...], name: str) -> Tensor:
+        result = Tensor(f"{self.hint}_{name}", dtype, shape, data)
+        self.ops.append(Op(_CONST, (), (result,), location=self.location, origin=self.origin))
         return result
 
     def const_shape(self, sizes: Sequence[int], name: str = "shape") -> Tensor:
@@ -67,7 +79,7 @@ class Builder:
         ``multiplier`` and ``shift`` are numbers, or one per index of the last axis (``per_channel``, by default where
         more than one is given).
         """
-        multipliers, shifts = np.atleast_1d(np.asarray(multiplier)), np.atleast_1d(np.asarray(shift))
+        multipliers, shifts = np.array(multiplier, ndmin=1), np.array(shift, ndmin=1)
         if multipliers.shape != shifts.shape or multipliers.ndim != 1:
             raise InvalidArgument(f"multiplier has shape {multipliers.shape}, shift {shifts.shape}; both must be [C]")
         if per_channel is None:
@@ -76,8 +88,8 @@ class Builder:
             x,
             self.const(multipliers, DType.INT32 if scale32 else DType.INT16, "multiplier"),
             self.const(shifts, DType.INT8, "shift"),
-            self.const(np.array([input_zp]), x.dtype, "input_zp"),
-            self.const(np.array([output_zp]), dtype, "output_zp"),
+            self._constant(_encoded(input_zp, x.dtype), x.dtype, (1,), "input_zp"),
+            self._constant(_encoded(output_zp, dtype), dtype, (1,), "output_zp"),
         )
         attrs = ops.Rescale(scale32=scale32, rounding_mode=rounding_mode, per_channel=per_channel)
         return self.op(attrs, operands, dtype, x.shape, name)

@@ -6,7 +6,8 @@ byte, low nibble first; FP6 four to three bytes, low bits first; SHAPE values ar
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -54,16 +55,17 @@ INTEGER_RANGES: dict[DType, tuple[int, int]] = {
 
 _ENCODABLE: dict[DType, tuple[int, int]] = {**INTEGER_RANGES, DType.MXINT8: (-128, 127), DType.BOOL: (0, 1)}
 
-_PLAIN: dict[DType, str] = {
-    DType.BOOL: "bool",
-    DType.INT8: "int8",
-    DType.INT16: "<i2",
-    DType.INT32: "<i4",
-    DType.INT64: "<i8",
-    DType.SHAPE: "<i8",
-    DType.FP32: "<f4",
-    DType.FP16: "<f2",
-    DType.MXINT8: "int8",
+_PLAIN: dict[DType, np.dtype[Any]] = {
+    DType.BOOL: np.dtype("bool"),
+    DType.INT8: np.dtype("int8"),
+    DType.INT16: np.dtype("<i2"),
+    DType.INT32: np.dtype("<i4"),
+    DType.INT48: np.dtype("<i8"),
+    DType.INT64: np.dtype("<i8"),
+    DType.SHAPE: np.dtype("<i8"),
+    DType.FP32: np.dtype("<f4"),
+    DType.FP16: np.dtype("<f2"),
+    DType.MXINT8: np.dtype("int8"),
 }
 _ML: dict[DType, str] = {
     DType.BF16: "bfloat16",
@@ -75,6 +77,9 @@ _ML: dict[DType, str] = {
     DType.FP4E2M1: "float4_e2m1fn",
 }
 
+
+SHORT: Final = 128
+"""Bytes up to which constants, mostly scales and zero points, are decoded once and remembered."""
 
 _MAX_RANK = 32
 _MAX_ELEMENTS = 1 << 59
@@ -106,15 +111,13 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     Raises InvalidArgument for UNKNOWN.
     """
     if dtype in _PLAIN:
-        return np.dtype(_PLAIN[dtype])
+        return _PLAIN[dtype]
     if dtype in _ML:
         import ml_dtypes
 
         return np.dtype(getattr(ml_dtypes, _ML[dtype]))
     if dtype == DType.INT4:
         return np.dtype(np.int8)
-    if dtype == DType.INT48:
-        return np.dtype(np.int64)
     raise InvalidArgument(f"no numpy type holds elements of dtype {dtype.name}")
 
 
@@ -142,6 +145,12 @@ def decode(data: "memoryview | bytes", dtype: DType, shape: tuple[int, ...]) -> 
     Trailing padding bytes are ignored. Raises InvalidModel where the data is too short for the shape, or the shape is
     impossible: a negative dimension, or more elements than an array can have.
     """
+    if isinstance(data, bytes) and len(data) <= SHORT:
+        return _decode_short(data, dtype, shape)
+    return _decode(data, dtype, shape)
+
+
+def _decode(data: "memoryview | bytes", dtype: DType, shape: tuple[int, ...]) -> Array:
     if any(size < 0 for size in shape):
         raise InvalidModel(f"constant of shape {list(shape)} has a negative dimension")
     if len(shape) > _MAX_RANK or math.prod(size or 1 for size in shape) > _MAX_ELEMENTS:
@@ -169,19 +178,23 @@ def decode(data: "memoryview | bytes", dtype: DType, shape: tuple[int, ...]) -> 
     return values
 
 
+_decode_short = lru_cache(maxsize=1 << 14)(_decode)
+
+
 def encode(values: npt.ArrayLike, dtype: DType) -> bytes:
     """Bytes of constant ``values`` in the file's layout of ``dtype``.
 
     Raises InvalidArgument where an integer value is outside the dtype's range or is not integral.
     """
     array = np.asarray(values)
-    if dtype in _ENCODABLE:
+    if dtype in _ENCODABLE and array.size:
         low, high = _ENCODABLE[dtype]
-        if array.size and not np.issubdtype(array.dtype, np.integer) and not np.issubdtype(array.dtype, np.bool_):
+        if array.dtype.kind not in "iub":
             raise InvalidArgument(f"values of numpy dtype {array.dtype} given for an {dtype.name} constant")
-        if array.size and (int(array.min()) < low or int(array.max()) > high):
+        smallest, largest = (array.item(),) * 2 if array.size == 1 else (int(array.min()), int(array.max()))
+        if smallest < low or largest > high:
             raise InvalidArgument(
-                f"constant values reach from {array.min()} to {array.max()}, {dtype.name} holds {low} to {high}"
+                f"constant values reach from {smallest} to {largest}, {dtype.name} holds {low} to {high}"
             )
     if dtype == DType.INT48:
         wide = np.ascontiguousarray(array, "<i8").reshape(-1, 1).view(np.uint8)

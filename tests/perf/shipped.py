@@ -1,0 +1,106 @@
+"""Measure every shipped rule, transform and pipeline on graphs made of many copies of small ones.
+
+``python tests/perf/shipped.py [NAME ...]``: microseconds of CPU per rewrite, on the graphs of each step's golden cases,
+and per operator where nothing is left to do. One process, medians of three.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+import rewrites
+from tests.perf.benchmarks import cpu, line
+from tosakit.engine.driver import run_steps
+from tosakit.engine.rule import Step
+from tosakit.io.reader import load
+from tosakit.ir.graph import Graph, Op, Tensor
+from tosakit.ir.program import Program, Region
+from tosakit.ir.text import parse_program
+from tosakit.testing.golden import read_cases
+
+OPERATORS = 1_200
+"""Operators of a graph to measure on, about."""
+
+TARGETS = {"ethos-u": "ethos-u55-128", "split_int48_bias": "ethos-u55-128", "fuse_int48_bias": "ethos-u85-256"}
+"""Steps that act only for an accelerator; the rules for Ethos-U55 and U65 are tried with one of them too."""
+
+
+def tiled(blocks: Sequence[Graph], operators: int = OPERATORS) -> Program:
+    """Copies of the blocks, side by side in one, until there are so many operators."""
+    graph = Graph("main")
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+    copy = 0
+    while len(graph._ops) < operators:
+        for block in blocks:
+            copy += 1
+            twins = {
+                tensor: Tensor(
+                    f"{tensor.name}_{copy}",
+                    tensor.dtype,
+                    tensor._shape,
+                    tensor.stored,
+                    quantization=tensor.quantization,
+                    extras=tensor.extras,
+                    table=tensor.table,
+                )
+                for tensor in block.tensors
+            }
+            for tensor in block.tensors:
+                if tensor.producer in (None, block.entry):
+                    graph.add_tensor(twins[tensor])
+            for op in block.ops:
+                graph.add_op(Op(op.attrs, [twins[t] for t in op.inputs], [twins[t] for t in op.outputs]))
+            inputs += [twins[tensor] for tensor in block.inputs]
+            outputs += [twins[tensor] for tensor in block.outputs]
+    graph.set_inputs(inputs)
+    graph.set_outputs(outputs)
+    return Program([Region("main", [graph])])
+
+
+def golden_blocks(name: str) -> list[Graph]:
+    """The graphs on which a rule fires, of those with one block."""
+    text = (ROOT / "tests" / "rewrites" / f"{name}.txt").read_text(encoding="utf-8")
+    programs = [parse_program(case.before) for case in read_cases(text, name)[1] if case.fires]
+    return [program.main for program in programs if len(list(program.blocks)) == 1]
+
+
+def measure(name: str, steps: Sequence[Step], blocks: Sequence[Graph]) -> None:
+    """A line for the rewrites, and one for a second run, which scans and finds nothing."""
+    program = tiled(blocks)
+    found = []
+    for target in dict.fromkeys((TARGETS.get(name, ""), "ethos-u55-128", "ethos-u85-256")):
+        runs = [cpu(lambda p=program.clone(), t=target: run_steps(p, steps, target=t)) for _ in range(3)]
+        if runs[0][1].events:
+            found = runs
+            break
+    if not found:
+        line(name, "does not fire", "")
+        return
+    matches = len(found[0][1].events)
+    per_match = 1e6 * median(seconds for seconds, _ in found) / matches
+    done = found[-1][1].program
+    per_operator = 1e6 * median(cpu(lambda: run_steps(done, steps, target=target))[0] for _ in range(3))
+    per_operator /= done.operator_count
+    kinds = f"{matches} rewrites in {program.operator_count} operators"
+    line(name, f"{per_match:.1f} us/rewrite", f"{per_operator:.2f} us/operator afterwards ({kinds})")
+
+
+def main() -> None:
+    """Print the table."""
+    chosen = sys.argv[1:]
+    corpus = [load(path).main for path in sorted((ROOT / "tests" / "corpus").glob("*.tosa"))]
+    for step in rewrites.RULES:
+        if not chosen or step.name in chosen:
+            measure(step.name, [step], golden_blocks(step.name))
+    for name, steps in rewrites.PIPELINES.items():
+        if not chosen or name in chosen:
+            measure(name, steps, corpus)
+
+
+if __name__ == "__main__":
+    main()
