@@ -1,4 +1,4 @@
-"""Run a native tool in a child process: bounded in time, without a debugger in reach, leaving no core file."""
+"""Run a native tool in a child process: bounded in time and memory, no debugger in reach, leaving no core file."""
 
 import os
 import signal
@@ -11,6 +11,18 @@ from tosakit.errors import InvalidArgument
 
 _NOWHERE = os.devnull
 """The child's PATH: a tool that looks for gdb to attach to itself finds nothing."""
+
+
+def _own_memory() -> int | None:
+    """The machine's memory in bytes, but at least 4 GiB, since libraries map more than they use; None if unknown."""
+    try:
+        return max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 4 << 30)
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+MEMORY_LIMIT = _own_memory()
+"""Address space in bytes that a native tool gets where nothing else is said: absurd demands fail at once."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,7 @@ class ChildResult:
 
 
 def run_child(
-    command: Sequence[str], *, directory: Path, timeout: float, memory_limit: int | None = None
+    command: Sequence[str], *, directory: Path, timeout: float, memory_limit: int | None = MEMORY_LIMIT
 ) -> ChildResult:
     """Run ``command`` (absolute path first) in ``directory`` for at most ``timeout`` seconds.
 

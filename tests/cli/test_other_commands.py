@@ -1,5 +1,6 @@
 """tosakit rules, show and compare; the help."""
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.support.build import Net
 from tosakit import __version__
 from tosakit.io.writer import save
 from tosakit.ir.enums import DType
+from tosakit.ir.graph import Tensor
 
 
 # ---------------------------------------------------------------- rules
@@ -105,6 +107,24 @@ def test_compare_files_with_other_interfaces(run: Run, folder: Path) -> None:
     assert ran.err == (
         'error: the programs have different inputs, so nothing can be compared: "x" INT32 [4] against "x" INT16 [4]\n'
     )
+
+
+def test_nothing_but_the_verifier_sees_an_illegal_file(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = sums(3)
+    first = other.main.ops[1]
+    other.main.set_operand(first, 1, other.main.add_tensor(Tensor("nothing", DType.INT8, (4,))))
+    save(other, folder / "illegal.tosa")
+    monkeypatch.setattr("tosakit.oracle.refmodel.run_child", lambda *_, **__: pytest.fail("a native tool was run"))
+    monkeypatch.setattr("tosakit.backend.vela.run_child", lambda *_, **__: pytest.fail("a native tool was run"))
+    commands = [["compare", "model.tosa", "illegal.tosa"], ["compare", "illegal.tosa", "model.tosa"]]
+    commands += [["rewrite", "illegal.tosa"]]
+    if importlib.util.find_spec("ethosu") is not None:
+        commands += [["vela", "illegal.tosa"], ["rewrite", "illegal.tosa", "--vela", "ethos-u85-256"]]
+    for command in commands:
+        ran = run(*command)
+        assert (ran.code, ran.out, ran.no_traceback) == (2, "", True), command
+        assert "illegal.tosa is not legal TOSA" in ran.err or "the program is not legal TOSA" in ran.err
+        assert "nothing" in ran.err
 
 
 # ---------------------------------------------------------------- help

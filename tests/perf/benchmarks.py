@@ -9,11 +9,14 @@ import argparse
 import gc
 import json
 import math
+import os
+import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -225,6 +228,24 @@ def big(files: Files, gibibytes_with_holes: int) -> None:
     line("  CPU of load and save", f"{found['load'] + found['save']:.3f} s", "")
 
 
+def start_up(runs: int) -> None:
+    """CPU seconds of whole processes that do next to nothing."""
+    model = str(ROOT / "tests" / "corpus" / "add_a16w8.tosa")
+    for arguments, limit in ((["--help"], 0.15), (["show", model], 0.5)):
+        command = [sys.executable, "-m", "tosakit", *arguments]
+        found = [peers.child_seconds(command, cwd=ROOT) for _ in range(runs)]
+        seconds = median(found)
+        line(f"tosakit {arguments[0]}: whole process", f"{seconds:.2f} s", f"<= {limit} s", seconds <= limit)
+
+
+def machine() -> None:
+    """Where the numbers come from."""
+    load_average = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    names = ("numpy", "networkx", "flatbuffers", "tosa-tools")
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in names)
+    print(f"CPython {platform.python_version()}, {versions}; {os.cpu_count()} cores, load average {load_average}")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -237,6 +258,7 @@ def main() -> None:
         what, path, out = options.child
         print(json.dumps(measure(what, Path(path), Path(out))))
         return
+    machine()
     sizes = [*COMPARED, *([1_000_000] if options.million else [])]
     with tempfile.TemporaryDirectory() as directory:
         files = Files(Path(directory))
@@ -246,6 +268,8 @@ def main() -> None:
         sharing(min(options.runs, 3))
         memory(files, sizes)
         big(files, 6)
+    start_up(options.runs)
+    machine()
 
 
 if __name__ == "__main__":

@@ -73,10 +73,15 @@ def walk(module: Any, data: bytes) -> int:
 
 def tosa_opt_seconds(path: Path) -> float:
     """CPU seconds that a bare round trip through tosa-opt takes, as a child process."""
-    before = os.times()
     command = ["tosa-opt", "-", "-o", os.devnull, "--tosa-deserialize", f"--tosa-deserialize-filename={path}"]
     command += ["--tosa-serialize", f"--tosa-flatbuffer-filename={path.with_suffix('.opt')}"]
-    subprocess.run(command, input=b"module {}", check=True, capture_output=True)
+    return child_seconds(command, stdin=b"module {}")
+
+
+def child_seconds(command: list[str], *, stdin: bytes = b"", cwd: Path | None = None) -> float:
+    """CPU seconds that a command takes."""
+    before = os.times()
+    subprocess.run(command, input=stdin, check=True, capture_output=True, cwd=cwd)
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
 

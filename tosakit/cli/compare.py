@@ -4,7 +4,7 @@ import argparse
 import json
 import math
 
-from tosakit.cli.console import progress_bars, say, table
+from tosakit.cli.console import progress_bars, require_legal, say, table
 from tosakit.cli.parser import source_of
 from tosakit.errors import InvalidArgument
 from tosakit.io.reader import load
@@ -13,10 +13,12 @@ from tosakit.oracle.equivalence import Equivalence, Verdict, check_equivalence
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the subcommand: 0 identical, 1 different, invalid or not comparable."""
+    """Run the subcommand: 0 identical, 1 different or not comparable. Raises InvalidModel for illegal TOSA."""
     if options.before == options.after == "-":
         raise InvalidArgument("only one of the two files can come from stdin")
     before, after = load(source_of(options.before)), load(source_of(options.after))
+    require_legal(before, options.before)
+    require_legal(after, options.after)
     vectors, remark = default_vectors(before) if options.vectors is None else (options.vectors, "")
     for text in (remark, state_remark(before)):
         if text:

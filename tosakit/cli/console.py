@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tosakit.errors import InvalidModel
+
 if TYPE_CHECKING:
     from tosakit.engine.rule import StateLink
+    from tosakit.ir.program import Program
     from tosakit.spec.diagnostics import Diagnostic
 
 Progress = Callable[[int, int], None]
@@ -43,6 +46,17 @@ def state_text(link: "StateLink") -> str:
         low, high = link.initial.min(), link.initial.max()
         start = f"as {low} everywhere" if low == high else f"with values from {low} to {high}, see the report"
     return f'state: output "{link.output}" feeds input "{link.input}" of the next run, which starts {start}'
+
+
+def require_legal(program: "Program", name: str) -> None:
+    """Raises InvalidModel where the verifier finds an error: native tools may crash on such a file, or worse."""
+    from tosakit.spec.verify import verify
+
+    errors = [str(finding) for finding in verify(program) if finding.severity == "error"]
+    if errors:
+        more = [f"... and {len(errors) - SHOWN} more"] if len(errors) > SHOWN else []
+        text = "\n  ".join([*errors[:SHOWN], *more])
+        raise InvalidModel(f"{name} is not legal TOSA, so no other tool is run on it:\n  {text}")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

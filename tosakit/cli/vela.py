@@ -8,11 +8,10 @@ from typing import Any
 
 from tosakit.backend.compile import Compilation, compile_program, require_vela
 from tosakit.backend.vela import VelaRefusal, VelaReport, VelaTensor
-from tosakit.cli.console import say, say_diagnostics, say_some, table
+from tosakit.cli.console import require_legal, say, say_some, table
 from tosakit.cli.parser import source_of
 from tosakit.io.reader import load
 from tosakit.ir.program import Program
-from tosakit.spec.verify import verify
 
 SEVERITIES = {"miscompiled": "refuse", "suspected": "warn"}
 """What the report calls the kinds of hazards."""
@@ -25,10 +24,10 @@ SUSPECTS = 3
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the subcommand: 0 accepted, 1 refused or crashed."""
+    """Run the subcommand: 0 accepted, 1 refused or crashed. Raises InvalidModel for a file that is not legal TOSA."""
     require_vela(options.vela)
     program = load(source_of(options.input))
-    say_diagnostics([finding for finding in verify(program) if finding.severity == "error"])
+    require_legal(program, options.input)
     found = compile_with(options, program, options.input, beside=options.input)
     if options.json:
         print(json.dumps(vela_json(found), indent=1))

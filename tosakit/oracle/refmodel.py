@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tosakit._child import ChildResult, run_child
+from tosakit._child import MEMORY_LIMIT, ChildResult, run_child
 from tosakit._interface import Interface, Model, TensorSpec, read_block_name, read_interface
 from tosakit.errors import InvalidArgument, ToolMissing, Unsupported
 from tosakit.io.reader import load
@@ -90,7 +90,7 @@ class ReferenceModel:
     """
 
     level: str = "NONE"
-    memory_limit: int | None = None
+    memory_limit: int | None = MEMORY_LIMIT
     jobs: int | None = None
     executable: Path | None = None
 
