@@ -195,6 +195,8 @@ def pre_shifts(low: Integers, high: Integers, addend: Integers) -> Integers:
     for j in range(20):  # 18 is enough for INT48
         a, b, c = (rounded(values, j) for values in (low, high, addend))
         fits.append(fits_int32(a) & fits_int32(b) & fits_int32(c) & fits_int32(a + c) & fits_int32(b + c))
+        if fits[-1].all():
+            break
     shifts: Integers = np.argmax(fits, axis=0)
     return shifts[:1] if np.all(shifts == shifts[0]) else shifts
 

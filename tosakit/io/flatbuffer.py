@@ -217,7 +217,7 @@ class Buffer:
             return found
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
-        return [found[place] for place in places.tolist()]
+        return list(map(found.__getitem__, places.tolist()))
 
     def contents(self, starts: Ints, lengths: Ints) -> list[memoryview | bytes | None]:
         """The ``lengths`` bytes at ``starts``: short ones as ``bytes``, longer ones as views; None where start is 0."""

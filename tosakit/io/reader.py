@@ -184,8 +184,8 @@ class _TensorTable:
         found: list[Tensor] = []
         for owners, positions in self.buffer.chunks(starts, counts):
             found.extend(self._resolve(blocks[owners], self.buffer.follow(positions)))
-        everything = tuple(found)
-        return [everything[start:end] for start, end in pairwise([0, *np.cumsum(counts).tolist()])]
+        everything, ends = tuple(found), np.cumsum(counts).tolist()
+        return list(map(everything.__getitem__, map(slice, [0, *ends], ends)))
 
     def _resolve(self, blocks: Ints, strings: Ints) -> list[Tensor]:
         if self._names_are_shared and self._tensors:
@@ -198,15 +198,14 @@ class _TensorTable:
             places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             known = keys[places] == wanted
             if known.all():
-                tensors = self._tensors
-                return [tensors[number] for number in numbers[places].tolist()]
+                return list(map(self._tensors.__getitem__, numbers[places].tolist()))
             if not known.any():  # this file writes a name wherever it is used, so do not look again
                 self._names_are_shared = False
         names = self.buffer.strings(strings)
         table = self.tables[blocks[0]]
         if blocks[0] == blocks[-1]:
             with suppress(KeyError):
-                return [table[name] for name in names]
+                return list(map(table.__getitem__, names))
         return [_declared(self.tables[block], name) for block, name in zip(blocks.tolist(), names, strict=True)]
 
 
@@ -238,7 +237,7 @@ def _shapes(tables: Tables, names: list[str]) -> list[Tensor]:
 def _members(members: dict[int, E], numbers: Ints, names: list[str], what: str) -> list[E]:
     """Members of an enumeration by number. Raises InvalidModel, with the tensor's name, for an unknown number."""
     try:
-        return [members[number] for number in numbers.tolist()]
+        return list(map(members.__getitem__, numbers.tolist()))
     except KeyError:
         row = next(row for row, number in enumerate(numbers.tolist()) if number not in members)
         raise InvalidModel(
