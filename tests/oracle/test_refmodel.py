@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.flatc import Table, block, const, op, rescale, save, tensor
+from tosakit._child import MEMORY_LIMIT
 from tosakit.errors import InvalidArgument, InvalidModel, ToolMissing
 from tosakit.ir.enums import DType
 from tosakit.ir.types import numpy_dtype
@@ -263,7 +264,8 @@ def test_the_child_finds_no_debugger_and_leaves_no_core(tmp_path: Path) -> None:
     file = _identity(tmp_path / "m.tosa", "INT8", (1,))
     result = fake.run(file, inputs)
     assert result.status is Status.CRASHED
-    assert result.message == "exit status 9\nPATH=/dev/null core=0 memory=unlimited"
+    assert MEMORY_LIMIT is not None
+    assert result.message == f"exit status 9\nPATH=/dev/null core=0 memory={MEMORY_LIMIT // 1024}"
     assert fake.executable is not None
     limited = ReferenceModel(executable=fake.executable, memory_limit=1 << 30).run(file, inputs)
     assert limited.message == "exit status 9\nPATH=/dev/null core=0 memory=1048576"
