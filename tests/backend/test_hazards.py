@@ -3,11 +3,13 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.build import Net
+from tests.support.single_operators import FORMS, build
 from tosakit.backend.hazards import KNOWN_ISSUES
 from tosakit.backend.obstacle import Obstacle
 from tosakit.backend.obstacles import find_obstacles
@@ -15,7 +17,7 @@ from tosakit.backend.vela import ACCELERATORS
 from tosakit.io.reader import load
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.graph import Graph, Op, Tensor, TensorExtras
 from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program, Region
@@ -248,6 +250,28 @@ def test_nothing_in_ordinary_models_is_refused(path: Path) -> None:
         for h in find_obstacles(program, accelerator, KNOWN_ISSUES)
         if h.kind == "miscompiled"
     ]
+
+
+NEAREST = {"in_t": DType.INT8, "out_t": DType.INT8}
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"scale": (2, 1, 4, 1)}, "the factors of scale [2, 1, 4, 1] differ"),
+        ({"scale": (3, 1, 4, 1)}, "the factors of scale [3, 1, 4, 1] differ"),
+        ({"scale": (4, 2, 4, 2), "offset": (-1, -1), "border": (3, 3)}, "offset [-1, -1] and border [3, 3]"),
+        ({"scale": (2, 1, 2, 1)}, None),
+        ({"scale": (4, 2, 4, 2), "offset": (-1, -1), "border": (1, 1)}, None),
+        ({"scale": (1, 1, 4, 1), "size": (1, 5)}, None),
+        ({"scale": (1, 1, 1, 1)}, None),
+    ],
+)
+def test_nearest_resize_that_is_compiled_as_another(form: Any, message: str | None) -> None:
+    program = build("RESIZE", NEAREST, FORMS["RESIZE"](NEAREST, mode=ResizeMode.NEAREST, **form))
+    assert where(program) == ([U55, U65] if message else [])
+    if message:
+        assert message in only(program, U55).message
 
 
 def malformed() -> Sequence[Program]:

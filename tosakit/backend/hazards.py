@@ -93,6 +93,15 @@ def _ignored_offset(op: AnyOp, _: Intervals) -> str | None:
     return f"offset {offset.tolist()} and border {border.tolist()} by scale {scale.tolist()} are compiled as others are"
 
 
+def _one_factor(op: AnyOp, _: Intervals) -> str | None:
+    scale = _values(op.inputs[1])
+    if not isinstance(op.attrs, ops.Resize) or op.attrs.mode != ResizeMode.NEAREST or scale is None:
+        return None
+    if scale[0] * scale[3] == scale[1] * scale[2] or min(op.inputs[0].shape[1:3]) == 1:
+        return None
+    return f"the factors of scale {scale.tolist()} differ, and both axes are enlarged by the larger one"
+
+
 def _lost_state(op: AnyOp, _: Intervals) -> str | None:
     if not isinstance(op.attrs, Foreign) or not any(t.extras.variable for t in op.inputs + op.outputs):
         return None
@@ -195,6 +204,15 @@ KNOWN_ISSUES: tuple[Entry, ...] = (
         "NEAREST RESIZE with other offsets than those of aligned corners or half-pixel centres",
         "bytes inspected",
         _ignored_offset,
+        rules=("resize_nearest_as_movement",),
+    ),
+    Entry(
+        SMALL,
+        "miscompiled",
+        ("RESIZE",),
+        "NEAREST RESIZE by factors that differ",
+        "bytes inspected",
+        _one_factor,
         rules=("resize_nearest_as_movement",),
     ),
     Entry(

@@ -19,7 +19,8 @@ Find = Callable[[AnyOp, Intervals], str | None]
 
 BOOL_RULE = ("bool_as_int32",)
 CONV3D_RULE = ("conv3d_as_conv2d",)
-RESIZE_RULES = ("resize_nearest_as_movement", "resize_bilinear_as_conv2d")
+BILINEAR_RULE = ("resize_bilinear_as_conv2d",)
+NEAREST_RULE = ("resize_nearest_as_movement",)
 SUBPIXEL_RULE = ("transpose_conv2d_as_conv2d",)
 
 RULES: dict[str, tuple[str, ...]] = {
@@ -182,7 +183,8 @@ LIMITS: tuple[Entry, ...] = (
     _refused(SMALL, "TRANSPOSE", "an axis above 65536, INT32 swaps of more than 16384 channels", values.transpose),
     _refused(SMALL, "MATMUL", "an axis of B above 65536", values.matmul),
     _refused(SMALL, "REDUCE_SUM", "an axis above 65536 that is to be moved", values.reduced_axis),
-    _refused(SMALL, "RESIZE", "all but NEAREST by 2, 4, 8 with batch 1", values.resize, RESIZE_RULES),
+    _refused(SMALL, "RESIZE", "BILINEAR but for a copy", values.resize_bilinear, BILINEAR_RULE),
+    _refused(SMALL, "RESIZE", "NEAREST but for 2, 4, 8 times with batch 1", values.resize_nearest, NEAREST_RULE),
     _refused(SMALL, " ".join(_ACCUMULATING), "weights or bias that are no constants", _loose_weights),
     _refused(FAMILIES, "TRANSPOSE_CONV2D", "weights or bias that are no constants", _loose_weights),
     _refused(

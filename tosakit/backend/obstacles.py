@@ -26,7 +26,8 @@ def find_obstacles(program: Program, accelerator: str, entries: Sequence[Entry] 
     """Everything in ``program`` that Vela refuses or miscompiles for this accelerator, in program order.
 
     O(size of the program). Operators that no output depends on are no obstacle, Vela drops them; neither are operators
-    that are not as TOSA has them, the verifier speaks about those. One reason to refuse an operator is enough.
+    that are not as TOSA has them, the verifier speaks about those. What is refused has one reason, and is not
+    miscompiled besides.
     """
     chosen: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
@@ -53,7 +54,7 @@ def _in_block(
     for index, op in ops:
         refused = False
         for entry in (*chosen[op.name], *chosen[ANY[0]]) if op in live else ():
-            message = None if refused and entry.kind == "refused" else entry.find(op, intervals)
+            message = None if refused else entry.find(op, intervals)
             if message is not None:
                 refused = refused or entry.kind == "refused"
                 yield Obstacle(entry, name, index, describe(op), tuple(t.name for t in op.outputs), message)

@@ -149,8 +149,17 @@ def reduced_axis(op: AnyOp, _: Intervals) -> str | None:
 
 
 # ------------------------------------------------------------------------------------------ RESIZE
-def resize(op: AnyOp, _: Intervals) -> str | None:
-    """Everything but a copy, a single pixel, and NEAREST by 2, 4 or 8 with aligned corners or half-pixel centres."""
+def resize_bilinear(op: AnyOp, _: Intervals) -> str | None:
+    """Everything but a copy, unless to INT48."""
+    return None if _attrs(op).mode != ResizeMode.BILINEAR else _resize(op)
+
+
+def resize_nearest(op: AnyOp, _: Intervals) -> str | None:
+    """Everything but a copy, a single pixel, and 2, 4 or 8 times with aligned corners or half-pixel centres."""
+    return None if _attrs(op).mode != ResizeMode.NEAREST else _resize(op)
+
+
+def _resize(op: AnyOp) -> str | None:
     scale, offset, border = (_sizes(tensor) for tensor in op.inputs[1:4])
     if scale is None or offset is None or border is None:
         return "its scale, offset or border is no constant"
