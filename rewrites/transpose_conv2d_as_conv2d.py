@@ -1,4 +1,4 @@
-"""Compute an int16 TRANSPOSE_CONV2D as a CONV2D with one group of channels per phase (sub-pixel convolution).
+"""Compute a TRANSPOSE_CONV2D as a CONV2D with one group of channels per phase (sub-pixel convolution).
 
     x ─▶ TRANSPOSE_CONV2D[KH,KW] stride (sy,sx) ─▶ RESCALE ─▶ y
 
@@ -10,7 +10,7 @@ are the weight's zero point and rows outside x add nothing in both forms. out_pa
 rows nothing adds to hold the bias in both forms. Every sum has the same terms, so every value is identical. INT48 must
 not be moved, so the RESCALE stays in front.
 
-Ethos-U55 and U65 take int16 CONV2D but not int16 TRANSPOSE_CONV2D.
+Ethos-U55 and U65 take no int16 TRANSPOSE_CONV2D, and int8 ones of stride [1, 1] and [2, 2] only.
 """
 
 from dataclasses import dataclass
@@ -19,17 +19,19 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rewrites._accumulator import Reader, is_small_ethos_u, readers_of
+from rewrites._accumulator import is_small_ethos_u
 from rewrites._depth_to_space import depth_to_space
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
-from tosakit.engine.rule import Context, Refusal, Replacement, Rule
+from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
-from tosakit.ir.graph import Tensor
+from tosakit.ir.graph import AnyOp, Tensor
 
 CONV = Capture(ops.TransposeConv2d)
+TAKEN_STRIDES = ((1, 1), (2, 2))
+"""Strides of int8 that Ethos-U55 and U65 take."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,15 @@ class Plan:
     """Both axes, and the RESCALEs that read the accumulator."""
 
     axes: tuple[Axis, Axis]
-    readers: tuple[Reader, ...]
+    readers: tuple[AnyOp, ...]
 
 
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
-    """An INT48 accumulator of constant weights and bias that only RESCALEs read."""
+    """An integer accumulator of constant weights and bias that only RESCALEs read."""
     conv = match[CONV]
-    wanted = context.options.when == "all" or is_small_ethos_u(context.target)
-    if conv.output.dtype != DType.INT48 or not wanted:
+    needed = conv.output.dtype == DType.INT48 or tuple(conv.attrs.stride) not in TAKEN_STRIDES
+    wanted = context.options.when == "all" or (is_small_ethos_u(context.target) and needed)
+    if conv.output.dtype not in (DType.INT32, DType.INT48) or not conv.output.is_used or not wanted:
         return None
     x, *constants = conv.inputs
     for tensor in constants:
@@ -70,18 +73,18 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
             return Refusal(f'operand "{tensor.name}" is no constant, so it cannot be rearranged by phase')
     if min(x.shape) < 1:
         return Refusal(f'"{x.name}" has the shape {list(x.shape)}, which is not static')
-    readers = readers_of(conv.output)
-    if isinstance(readers, Refusal):
-        return readers
-    if readers.identities:
-        return Refusal("an IDENTITY reads the accumulator, which must stay in its shape")
-    if not readers.rescales:
-        return None
+    for reader in conv.output.users:
+        if not isinstance(reader.attrs, ops.Rescale) or reader.inputs[0] is not conv.output:
+            return Refusal(
+                f'the accumulator "{conv.output.name}" is also read by {describe(reader)}, not to be rescaled'
+            )
+        if reader.attrs.per_channel and not all(t.is_constant for t in reader.inputs[1:3]):
+            return Refusal(f"{describe(reader)} has scales per channel that are no constants")
     top, bottom, left, right = conv.attrs.out_pad
     _, height, width, _ = x.shape
     _, kernel_height, kernel_width, _ = constants[0].shape
     vertical = _axis(height, kernel_height, conv.attrs.stride[0], top, bottom)
-    return Plan((vertical, _axis(width, kernel_width, conv.attrs.stride[1], left, right)), readers.rescales)
+    return Plan((vertical, _axis(width, kernel_width, conv.attrs.stride[1], left, right)), conv.output.users)
 
 
 def _axis(size: int, kernel: int, stride: int, pad_before: int, pad_after: int) -> Axis:
@@ -117,24 +120,20 @@ def replacement(match: Match, plan: Plan) -> Replacement:
         acc_type=conv.attrs.acc_type,
     )
     rows, columns = (size + sum(a.pad) - a.taps + 1 for size, a in zip(x.shape[1:3], plan.axes, strict=True))
-    accumulator = builder.op(attrs, operands, DType.INT48, (x.shape[0], rows, columns, by_phase.shape[0]), "conv2d")
+    accumulator = builder.op(
+        attrs, operands, conv.output.dtype, (x.shape[0], rows, columns, by_phase.shape[0]), "conv2d"
+    )
     values: dict[Tensor, Tensor] = {}
     for reader in plan.readers:
-        builder.location = reader.op.location
-        old = reader.op.output
-        tiled = phases if reader.multiplier.size > 1 else 1
-        narrow = builder.rescale(
-            accumulator,
-            old.dtype,
-            np.tile(reader.multiplier, tiled),
-            np.tile(reader.shift, tiled),
-            scale32=False,
-            output_zp=reader.output_zp,
-            rounding_mode=reader.op.attrs.rounding_mode,
-        )
+        builder.location = reader.location
+        old, scales = reader.output, list(reader.inputs[1:3])
+        if scales[0].shape != (1,):
+            scales = [builder.const(np.tile(t.values(), phases), t.dtype, "scale") for t in scales]
+        operands = (accumulator, *scales, *reader.inputs[3:])
+        narrow = builder.op(reader.attrs, operands, old.dtype, accumulator.shape, "rescale")
         start, size = (vertical.start, horizontal.start), (vertical.size, horizontal.size)
         values[old] = depth_to_space(builder, narrow, (vertical.stride, horizontal.stride), start, size)
-    return Replacement(builder.ops, values, covers=(conv, *(reader.op for reader in plan.readers)))
+    return Replacement(builder.ops, values, covers=(conv, *plan.readers))
 
 
 def _by_phase(weight: npt.NDArray[Any], axes: tuple[Axis, Axis], zero: int) -> npt.NDArray[Any]:
@@ -153,6 +152,6 @@ RULE = Rule(
     precondition=precondition,
     replacement=replacement,
     contract=Exact(),
-    summary="Compute an int16 TRANSPOSE_CONV2D as a CONV2D with one group of channels per phase.",
+    summary="Compute a TRANSPOSE_CONV2D as a CONV2D with one group of channels per phase.",
     options=Options,
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rewrites.transpose_conv2d_as_conv2d import RULE
 from tests.support.build import Net
+from tests.support.ethos_u import FAMILIES, accepted
 from tests.support.rules import apply, kept, names, refusal
 from tosakit.engine.driver import run_steps
 from tosakit.io.reader import load
@@ -32,13 +33,15 @@ def _net(
     batch: int = 1,
     per_channel: bool = True,
     bias: int = 2,
+    dtype: DType = DType.INT16,
 ) -> Program:
     net = Net()
     rng = np.random.default_rng(1)
-    x = net.input("x", DType.INT16, (batch, *size, 3))
+    acc_type = DType.INT48 if dtype == DType.INT16 else DType.INT32
+    x = net.input("x", dtype, (batch, *size, 3))
     weight = net.const(rng.integers(-128, 128, (2, *kernel, 3)), DType.INT8, "weight")
-    biases = net.const(rng.integers(-90000, 90000, bias), DType.INT48, "bias")
-    zero_points = (net.const([0], DType.INT16, "x_zp"), net.const([0], DType.INT8, "w_zp"))
+    biases = net.const(rng.integers(-90000, 90000, bias), acc_type, "bias")
+    zero_points = (net.const([0 if dtype == DType.INT16 else 3], dtype, "x_zp"), net.const([0], DType.INT8, "w_zp"))
     top, bottom, left, right = out_pad
     shape = (
         batch,
@@ -46,10 +49,10 @@ def _net(
         (size[1] - 1) * stride[1] + left + right + kernel[1],
         2,
     )
-    attrs = ops.TransposeConv2d(out_pad=out_pad, stride=stride, acc_type=DType.INT48)
-    acc = net.op(attrs, (x, weight, biases, *zero_points), DType.INT48, shape, "acc")
+    attrs = ops.TransposeConv2d(out_pad=out_pad, stride=stride, acc_type=acc_type)
+    acc = net.op(attrs, (x, weight, biases, *zero_points), acc_type, shape, "acc")
     scales = ([21000, 30000], [24, 25]) if per_channel else (21000, 24)
-    return net.program(net.rescale(acc, DType.INT16, *scales, "y"))
+    return net.program(net.rescale(acc, dtype, *scales, "y"))
 
 
 def _outputs(program: Program) -> list[str]:
@@ -81,6 +84,7 @@ def test_every_kernel_stride_and_out_pad_is_identical(data: st.DataObject) -> No
         batch=data.draw(st.integers(1, 2)),
         per_channel=data.draw(st.booleans()),
         bias=data.draw(st.sampled_from([1, 2])),
+        dtype=data.draw(st.sampled_from([DType.INT8, DType.INT16])),
     )
     result = kept(apply(RULE, program, when="all"), vectors=4)
     assert _outputs(result.program) == ["CONV2D"]
@@ -97,6 +101,14 @@ def test_it_acts_only_where_a_target_needs_it() -> None:
         result = apply(RULE, _net(), target=target)
         assert not result.events
         assert not result.refusals
+
+
+@pytest.mark.vela
+def test_vela_takes_int8_of_every_stride() -> None:
+    program = _net((3, 4), (3, 3), (3, 2), dtype=DType.INT8)
+    assert accepted(program, "ethos-u55-128") == []
+    assert accepted(apply(RULE, program, target="ethos-u55-128").program) == list(FAMILIES)
+    assert not apply(RULE, _net(dtype=DType.INT8), target="ethos-u55-128").events
 
 
 def test_several_readers_keep_their_own_rescale() -> None:
@@ -116,7 +128,7 @@ def test_it_refuses_an_accumulator_that_is_an_output() -> None:
     program = _net()
     graph = program.main
     graph.set_outputs([*graph.outputs, graph.tensor("acc")])
-    assert "is a block output" in refusal(apply(RULE, program, when="all"))
+    assert "is also read by OUTPUT" in refusal(apply(RULE, program, when="all"))
 
 
 def test_it_refuses_weights_that_are_computed() -> None:
