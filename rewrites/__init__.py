@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from rewrites.argmax_as_maximum import RULE as ARGMAX_AS_MAXIMUM
 from rewrites.bool_as_int32 import RULE as BOOL_AS_INT32
 from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
@@ -36,6 +37,7 @@ RULES: tuple[Step, ...] = (
     RESIZE_BILINEAR_AS_CONV2D,
     RESIZE_NEAREST_AS_MOVEMENT,
     BOOL_AS_INT32,
+    ARGMAX_AS_MAXIMUM,
     VARIABLES_AS_INPUTS,
     UNFUSE_RESCALE_PAIR,
     OWN_RESCALE_PER_READER,
@@ -52,6 +54,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
     "ethos-u": (
         VARIABLES_AS_INPUTS,
         BOOL_AS_INT32,
+        ARGMAX_AS_MAXIMUM,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,

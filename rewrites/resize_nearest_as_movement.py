@@ -59,7 +59,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """A NEAREST RESIZE of constant sizes that the target refuses or miscompiles."""
     resize = match[RESIZE]
     x, *constants = resize.inputs
-    wanted = context.options.when == "all" or is_small_ethos_u(context.target)
+    wanted = resize.output.is_used and (context.options.when == "all" or is_small_ethos_u(context.target))
     if resize.attrs.mode != ResizeMode.NEAREST or not wanted or x.dtype not in (DType.INT8, DType.INT16):
         return None
     for tensor in constants:

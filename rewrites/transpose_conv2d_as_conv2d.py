@@ -129,8 +129,9 @@ def replacement(match: Match, plan: Plan) -> Replacement:
         old, scales = reader.output, list(reader.inputs[1:3])
         if scales[0].shape != (1,):
             scales = [builder.const(np.tile(t.values(), phases), t.dtype, "scale") for t in scales]
-        operands = (accumulator, *scales, *reader.inputs[3:])
-        narrow = builder.op(reader.attrs, operands, old.dtype, accumulator.shape, "rescale")
+        narrow = builder.op(
+            reader.attrs, (accumulator, *scales, *reader.inputs[3:]), old.dtype, accumulator.shape, "rescale"
+        )
         start, size = (vertical.start, horizontal.start), (vertical.size, horizontal.size)
         values[old] = depth_to_space(builder, narrow, (vertical.stride, horizontal.stride), start, size)
     return Replacement(builder.ops, values, covers=(conv, *plan.readers))

@@ -17,6 +17,7 @@ from tosakit.spec.signature import signature, spread
 
 Find = Callable[[AnyOp, Intervals], str | None]
 
+ARGMAX_RULE = ("argmax_as_maximum",)
 BOOL_RULE = ("bool_as_int32",)
 CONV3D_RULE = ("conv3d_as_conv2d",)
 BILINEAR_RULE = ("resize_bilinear_as_conv2d",)
@@ -31,6 +32,7 @@ RULES: dict[str, tuple[str, ...]] = {
         ),
         BOOL_RULE,
     ),
+    "ARGMAX": ARGMAX_RULE,
     "MATMUL": ("int16_matmul_as_int8",),
     "TRANSPOSE_CONV2D": SUBPIXEL_RULE,
 }
@@ -174,7 +176,9 @@ LIMITS: tuple[Entry, ...] = (
     *_tensor_entries(TENSORS),
     _refused(FAMILIES, "", "ranks above 6", values.rank),
     _refused(FAMILIES, " ".join(_WINDOWS), "more than 65536 channels", values.channels),
-    _refused(SMALL, "ARGMAX", "another than the last axis, more than 127 elements, a batch", values.argmax),
+    _refused(
+        SMALL, "ARGMAX", "another than the last axis, more than 127 elements, a batch", values.argmax, ARGMAX_RULE
+    ),
     _refused(SMALL, "CONV3D", "depth in the kernel (INT16: in stride or padding)", values.conv3d_depth, CONV3D_RULE),
     _refused(SMALL, "AVG_POOL2D", "padding around a kernel beyond 8", values.padded_pool),
     _refused(SMALL, "CONV2D DEPTHWISE_CONV2D", "strides above 3 with dilation or padding", values.long_stride),

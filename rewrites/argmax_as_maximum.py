@@ -1,0 +1,128 @@
+"""Find ARGMAX as the largest of keys that hold value and index.
+
+    x [.., N, ..] ─▶ ARGMAX ─▶ y [.., ..]
+
+    x ─▶ RESCALE to INT32, times 2^k ─▶ ADD (offset - i) ─▶ MAXIMUM of halves, again and again ─▶ key
+    key - (key >> k) * 2^k ─▶ N - 1 - it ─▶ RESHAPE ─▶ y
+
+With 2^k >= N the key (x - lowest) * 2^k + (N - 1 - i) orders by value, and among equal values by the first index, which
+is what ARGMAX gives. Its low k bits are N - 1 - i. Keys are at least 0, so the shift is the same however a target
+rounds negative numbers. All keys fit INT32, or the rule refuses; every index is identical.
+
+Ethos-U55 and U65 take ARGMAX of INT8 along a last axis of up to 127 elements without a batch only.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rewrites._accumulator import is_small_ethos_u
+from tosakit.engine.contract import Exact
+from tosakit.engine.pattern import Capture, Match
+from tosakit.engine.rule import Context, Refusal, Replacement, Rule
+from tosakit.ir import ops
+from tosakit.ir.build import Builder
+from tosakit.ir.enums import DType, NanPropagationMode
+from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.types import INTEGER_RANGES
+
+ARGMAX = Capture(ops.ArgMax, operands=(None,))
+LONGEST = 127
+"""Elements that Ethos-U55 and U65 compare."""
+
+MOST_BITS = {DType.INT8: 22, DType.INT16: 14}
+"""Largest k: RESCALE demands -2^(29-k) <= x < 2^(29-k); all keys are then below 2^30."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """``when``: ``target`` acts for Ethos-U55 and U65 only, and only where they need it; ``all`` always."""
+
+    when: Literal["target", "all"] = "target"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Bits of the index."""
+
+    bits: int
+
+
+def precondition(match: Match, context: Context) -> Plan | Refusal | None:
+    """An integer ARGMAX that the target refuses, with an axis short enough."""
+    argmax = match[ARGMAX]
+    x = argmax.inputs[0]
+    if x.dtype not in MOST_BITS or not (context.options.when == "all" or is_small_ethos_u(context.target)):
+        return None
+    if min(x.shape, default=1) < 1:
+        return Refusal(f'"{x.name}" has the shape {list(x.shape)}, which is not static')
+    if context.options.when == "target" and _is_taken(argmax):
+        return None
+    length = x.shape[argmax.attrs.axis]
+    bits = (length - 1).bit_length()
+    if bits > MOST_BITS[x.dtype]:
+        most = MOST_BITS[x.dtype]
+        return Refusal(f"{length} indices need {bits} bits beside a value of {x.dtype.name}; up to {most} fit INT32")
+    return Plan(bits)
+
+
+def _is_taken(argmax: AnyOp) -> bool:
+    shape = argmax.inputs[0].shape
+    is_last = isinstance(argmax.attrs, ops.ArgMax) and argmax.attrs.axis == len(shape) - 1
+    return is_last and argmax.inputs[0].dtype == DType.INT8 and shape[-1] <= LONGEST and math.prod(shape[:-3]) == 1
+
+
+def replacement(match: Match, plan: Plan) -> Replacement:
+    """Keys, their maximum, and its low bits."""
+    argmax = match[ARGMAX]
+    x, axis = argmax.inputs[0], argmax.attrs.axis
+    builder = Builder(argmax.output.name, location=argmax.location, origin=RULE.name)
+    length, lowest = x.shape[axis], INTEGER_RANGES[x.dtype][0]
+    wide = builder.rescale(x, DType.INT32, 1 << 30, 30 - plan.bits, scale32=True)
+    along = [length if position == axis else 1 for position in range(len(x.shape))]
+    places = np.arange(length - 1, -1, -1, dtype=np.int64) - (lowest << plan.bits)
+    key = builder.add(wide, builder.const(places.reshape(along), DType.INT32, "places"), "keys")
+    key = _largest(builder, key, axis)
+    one = [1] * len(x.shape)
+    value = builder.op(
+        ops.ArithmeticRightShift(round=False), (key, _number(builder, plan.bits, one)), DType.INT32, key.shape, "value"
+    )
+    shift = builder.const([0], DType.INT8, "shift")
+    high = builder.op(ops.Mul(), (value, _number(builder, 1 << plan.bits, one), shift), DType.INT32, key.shape, "high")
+    rest = builder.op(ops.Sub(), (key, high), DType.INT32, key.shape, "rest")
+    index = builder.op(ops.Sub(), (_number(builder, length - 1, one), rest), DType.INT32, key.shape, "index")
+    return Replacement(builder.ops, {argmax.output: builder.reshape(index, argmax.output.shape)})
+
+
+def _largest(builder: Builder, x: Tensor, axis: int) -> Tensor:
+    """The largest along an axis, kept as an axis of one: halves against each other; of an odd number one waits."""
+    attrs = ops.Maximum(nan_mode=NanPropagationMode.PROPAGATE)
+    while (length := x.shape[axis]) > 1:
+        half = length // 2
+        left, right = _part(builder, x, axis, 0, half), _part(builder, x, axis, length - half, half)
+        larger = builder.op(attrs, (left, right), DType.INT32, left.shape, "larger")
+        x = larger if length % 2 == 0 else builder.concat([larger, _part(builder, x, axis, half, 1)], axis)
+    return x
+
+
+def _part(builder: Builder, x: Tensor, axis: int, first: int, count: int) -> Tensor:
+    start, size = [0] * len(x.shape), list(x.shape)
+    start[axis], size[axis] = first, count
+    return builder.slice(x, start, size)
+
+
+def _number(builder: Builder, value: int, shape: list[int]) -> Tensor:
+    return builder.const(np.full(shape, value), DType.INT32)
+
+
+RULE = Rule(
+    name="argmax_as_maximum",
+    pattern=ARGMAX,
+    precondition=precondition,
+    replacement=replacement,
+    contract=Exact(),
+    summary="Find ARGMAX as the largest of keys that hold value and index.",
+    options=Options,
+)
