@@ -67,6 +67,17 @@ class TestExact:
             assert [t.dtype.name for t in after.inputs[:4]] == ["INT32", "INT16", "INT8", "INT32"]
         assert check_equivalence(program, result.program, vectors=16).equal
 
+    def test_an_accumulator_that_only_its_upper_end_takes_past_int32_is_not_copied(self) -> None:
+        net = Net()
+        x = net.input("x", DType.INT16, (1, 2, 2, 1024))
+        low, high = (np.array([end], np.int16).tobytes() for end in (0, 32767))
+        positive = net.op(ops.Clamp(low, high), (x,), DType.INT16, x.shape, "positive")
+        acc = net.conv2d(positive, np.full((1, 1024), 127), [0])
+        program = net.program(
+            net.rescale(acc, DType.INT16, 23000, 34, "y"), net.rescale(acc, DType.INT16, 17000, 34, "z")
+        )
+        assert bound(kept(apply(RULE, program, target=U55))) == 1
+
     def test_a_reader_that_copies_already_needs_no_proof(self) -> None:
         net = Net()
         acc = net.input("acc", DType.INT48, (1, 4))

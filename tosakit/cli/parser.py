@@ -187,6 +187,7 @@ def _ranges(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=LOW..HIGH",
         help="what inputs can be (default: all of their type)",
     )
+    parser.add_argument("--search", action="store_true", help="look for inputs that show what is not proved safe")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_lazy("ranges"))
 

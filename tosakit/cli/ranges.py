@@ -16,7 +16,7 @@ UNSAFE = 1
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand: 1 where an operator is unsafe, else 0."""
-    found = ranges(load(source_of(options.input)), parse_inputs(options.inputs))
+    found = ranges(load(source_of(options.input)), parse_inputs(options.inputs), search=options.search)
     if options.json:
         print(json.dumps(_as_json(found), indent=1))
     else:
@@ -47,8 +47,16 @@ def _print(found: Ranges) -> None:
         table(
             "operators that are not proved safe",
             ("block", "operator", "verdict", "because"),
-            [(op.block, op.operator, op.safety.value, "; ".join(op.reasons)) for op in open_ones],
+            [(op.block, op.operator, op.safety.value, "; ".join((*op.reasons, *_shown(op)))) for op in open_ones],
         )
+
+
+def _shown(op: OperatorRange) -> list[str]:
+    """What an input does to the operator, where one was found; JSON has the input itself."""
+    if op.witness is None:
+        return []
+    ends = [f"{name} from {array.min()} to {array.max()}" for name, array in op.witness.inputs.items()]
+    return [f"shown with {', '.join(ends)}: {op.witness.message.partition(chr(10))[0]}"]
 
 
 def _channels(tensor: TensorRange) -> str:
@@ -80,4 +88,5 @@ def _operator_json(op: OperatorRange) -> dict[str, object]:
         "operator": op.operator,
         "verdict": op.safety.value,
         "reasons": list(op.reasons),
+        "witness": None if op.witness is None else {name: array.tolist() for name, array in op.witness.inputs.items()},
     }

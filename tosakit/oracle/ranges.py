@@ -1,7 +1,7 @@
 """What every integer tensor of a program can hold, and which operators that proves safe."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -16,6 +16,8 @@ from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics.intervals import Interval, Intervals, Range
 from tosakit.numerics.program_intervals import program_intervals
+from tosakit.oracle.refmodel import ReferenceModel
+from tosakit.oracle.witness import Witness, find_witness
 from tosakit.spec.ranges import unproved
 
 _ANALYSED = {**INTEGER_RANGES, DType.BOOL: (0, 1)}
@@ -58,7 +60,8 @@ class TensorRange:
 class OperatorRange:
     """The verdict on an operator; ``reasons`` say with numbers what is not proved, or broken.
 
-    ``index`` is its place in program order. ``operator`` is ``TYPE -> "first result"``.
+    ``index`` is its place in program order. ``operator`` is ``TYPE -> "first result"``. ``witness`` is an input for
+    which the reference model finds it broken, where one was searched for and found.
     """
 
     block: str
@@ -66,6 +69,7 @@ class OperatorRange:
     operator: str
     safety: Safety
     reasons: tuple[str, ...] = ()
+    witness: Witness | None = None
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,16 @@ class Ranges:
         return f"{len(self.operators)} operators on integers: {counts}"
 
 
-def ranges(program: Program, inputs: Mapping[str, Range] | None = None) -> Ranges:
+def ranges(
+    program: Program, inputs: Mapping[str, Range] | None = None, *, search: bool = False, timeout: float = 60.0
+) -> Ranges:
     """An interval for every tensor of integers or BOOL, and for every operator on them whether it is safe.
 
     ``inputs`` narrows inputs of the main block by name: smallest and largest value. Every predictable execution on
-    such inputs stays inside the intervals. Raises InvalidArgument for names that are no inputs of the main block and
-    for ranges outside their dtypes, InvalidModel for broken constants and cycles.
+    such inputs stays inside the intervals. With ``search`` an input is looked for that shows what is not proved, in the
+    main block, and run in the reference model, for at most ``timeout`` seconds each. Raises InvalidArgument for names
+    that are no inputs of the main block and for ranges outside their dtypes, InvalidModel for broken constants and
+    cycles, ToolMissing where the search needs the reference model and it is not installed.
     """
     intervals = program_intervals(program, _by_tensor(program.main, inputs or {}))
     tensors, operators = list[TensorRange](), list[OperatorRange]()
@@ -97,8 +105,15 @@ def ranges(program: Program, inputs: Mapping[str, Range] | None = None) -> Range
         tensors.extend(_tensor_range(block, tensor, intervals.of(tensor)) for tensor in _computed(block))
         for index, op in enumerate(block.ops):
             if any(tensor.dtype in _ANALYSED for tensor in op.outputs) and op.inputs:
-                operators.append(_judged(block, index, op, intervals))
+                judged = _judged(block, index, op, intervals)
+                if search and judged.safety is not Safety.SAFE and block is program.main:
+                    judged = _shown(judged, find_witness(block, op, intervals, ReferenceModel(), timeout))
+                operators.append(judged)
     return Ranges(tuple(tensors), tuple(operators))
+
+
+def _shown(judged: OperatorRange, witness: Witness | None) -> OperatorRange:
+    return judged if witness is None else replace(judged, safety=Safety.UNSAFE, witness=witness)
 
 
 def _by_tensor(main: Graph, inputs: Mapping[str, Range]) -> dict[Tensor, Range]:

@@ -1,0 +1,195 @@
+"""Look for an input that makes an operator break a REQUIRE, and let the reference model confirm it.
+
+The operator and what is above it are cut out of the main block. Inputs are driven to the ends of their intervals
+(:mod:`tosakit.oracle.steering`), or drawn boundary-heavy. An input counts where the operands come out valid and the
+operator does not, or where the model lets a product or sum wrap around, which an exact sum of one element shows: the
+model of tosa-tools 2026.8 does so in MUL without a shift and in the sums of convolutions.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tosakit.errors import TosakitError
+from tosakit.ir import ops
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import AnyOp, Graph, Tensor
+from tosakit.ir.program import Program
+from tosakit.ir.types import INTEGER_RANGES, Array, numpy_dtype
+from tosakit.numerics._interval import Interval
+from tosakit.numerics.intervals import Intervals
+from tosakit.oracle.contracts import extract
+from tosakit.oracle.equivalence import run_vectors
+from tosakit.oracle.inputs import KINDS, InputSpec, input_vectors
+from tosakit.oracle.refmodel import ReferenceModel, RunResult, Status
+from tosakit.oracle.steering import Direction, directions, pulled
+
+_ON_OPERAND = (
+    *(ops.Rescale, ops.Table, ops.Gather, ops.Scatter, ops.ArithmeticRightShift),
+    *(ops.LogicalLeftShift, ops.LogicalRightShift, ops.Abs, ops.Negate),
+)
+"""Operators whose REQUIRE is about an operand; that of the others is about their result."""
+
+Inputs = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Witness:
+    """An input for which an operator is not valid, by the names of the main block's inputs; what the model said."""
+
+    inputs: Mapping[str, Array]
+    message: str
+
+
+def find_witness(
+    block: Graph, op: AnyOp, intervals: Intervals, model: ReferenceModel, timeout: float
+) -> Witness | None:
+    """An input of the main block that breaks a REQUIRE of ``op``; None where none is found.
+
+    Raises ToolMissing without the reference model.
+    """
+    above = _above(block, op)
+    computed = [tensor for tensor in dict.fromkeys(op.inputs) if not tensor.is_constant]
+    records = [other.record for other in above]
+    try:
+        before, starts = extract(records, computed)
+        after, starts_after = extract([*records, op.record], op.outputs[:1])
+        candidates = list(_candidates(above, op, starts, intervals))
+    except TosakitError:  # control flow, state, dynamic shapes
+        return None
+    if any(t not in block.inputs for t in starts) or not starts:
+        return None
+    cut = _Cut(op, computed, before, starts, after, starts_after)
+    return _confirmed(cut, candidates, block, model, timeout)
+
+
+def _above(block: Graph, op: AnyOp) -> tuple[AnyOp, ...]:
+    """What computes the operands, in program order, constants left out."""
+    found: dict[AnyOp, None] = {}
+    todo = list(op.inputs)
+    while todo:
+        producer = todo.pop().producer
+        if producer is not None and producer is not block.entry and producer not in found and producer.inputs:
+            found[producer] = None
+            todo.extend(producer.inputs)
+    return tuple(other for other in block.ops if other in found)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """The operands as a program, and the operator's result as one, with the tensors that became their inputs."""
+
+    op: AnyOp
+    computed: Sequence[Tensor]
+    operands: Program
+    operand_inputs: Sequence[Tensor]
+    result: Program
+    result_inputs: Sequence[Tensor]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Values of the inputs, and the element of the result that they drive, if any."""
+
+    values: Mapping[Tensor, Array]
+    element: tuple[int, ...] | None = None
+
+
+def _confirmed(
+    cut: _Cut, candidates: Sequence[_Candidate], block: Graph, model: ReferenceModel, timeout: float
+) -> Witness | None:
+    inputs = [[c.values[t] for t in cut.operand_inputs] for c in candidates]
+    operands = run_vectors(model, cut.operands, inputs, timeout)
+    valid = [c for c, run in zip(candidates, operands, strict=True) if run.status is Status.VALID]
+    known = [run for run in operands if run.status is Status.VALID]
+    for candidate, before in zip(valid, known, strict=True):
+        [run] = run_vectors(model, cut.result, [[candidate.values[t] for t in cut.result_inputs]], timeout)
+        message = _fault(cut, candidate, dict(zip(cut.computed, before.outputs, strict=True)), run)
+        if message is not None:
+            return Witness(_complete(block, candidate.values), message)
+    return None
+
+
+def _fault(cut: _Cut, candidate: _Candidate, operands: Mapping[Tensor, Array], run: RunResult) -> str | None:
+    """What is wrong with a run of the operator; None for nothing."""
+    if run.status is not Status.VALID:
+        broken = run.status is Status.UNPREDICTABLE or "REQUIRE() fails" in run.message
+        return run.message if broken else None
+    exact = None if candidate.element is None else _exact(cut.op, candidate.element, operands)
+    if exact is None or candidate.element is None or not run.outputs:
+        return None
+    got = int(run.outputs[0][candidate.element])
+    return None if got == exact else f"the exact result is {exact}, which wraps around to {got}"
+
+
+def _exact(op: AnyOp, element: tuple[int, ...], operands: Mapping[Tensor, Array]) -> int | None:
+    """One element of a product or a sum of products, in exact arithmetic; None for what is not computed here."""
+    arrays = [operands[t] if t in operands else t.values() for t in op.inputs]
+    whole = [array.astype(object) for array in arrays]
+    if isinstance(op.attrs, ops.Mul):
+        first, second = (np.broadcast_to(array, op.output.shape)[element] for array in whole[:2])
+        shift = int(arrays[2].reshape(-1)[0]) if op.inputs[0].dtype == DType.INT32 else 0
+        return int(first * second) if shift == 0 else None
+    if isinstance(op.attrs, ops.MatMul):
+        row = whole[0][element[0], element[1]] - whole[2].reshape(-1)[0]
+        column = whole[1][element[0], :, element[2]] - whole[3].reshape(-1)[0]
+        return int((row * column).sum())
+    if isinstance(op.attrs, ops.Conv2d | ops.DepthwiseConv2d) and op.inputs[1].is_constant:
+        weights = pulled(op, element, 1, Intervals()).get(op.inputs[0])
+        bias = whole[2].reshape(-1)[element[-1] if whole[2].size > 1 else 0]
+        centred = whole[0] - whole[3].reshape(-1)[0]
+        return None if weights is None else int((weights.astype(np.int64).astype(object) * centred).sum() + bias)
+    return None
+
+
+def _complete(block: Graph, vector: Mapping[Tensor, Array]) -> Inputs:
+    """Values for every input of the block; the operator does not depend on those that are zero."""
+    zeros = {t: np.zeros(t.shape, numpy_dtype(t.dtype)) for t in block.inputs if t not in vector}
+    return {t.name: vector[t] if t in vector else zeros[t] for t in block.inputs}
+
+
+def _candidates(
+    above: Sequence[AnyOp], op: AnyOp, starts: Sequence[Tensor], intervals: Intervals
+) -> Iterator[_Candidate]:
+    """Steered inputs first, then each kind of boundary-heavy ones."""
+    limits = {t: intervals.of(t) for t in starts if t.dtype in INTEGER_RANGES}
+    for seeds, element in _seeds(op, intervals):
+        steered = directions(tuple(above), seeds, intervals)
+        yield _Candidate({t: _driven(t, limits.get(t), steered.get(t)) for t in starts}, element)
+    specs = [
+        InputSpec(t.name, t.dtype, t.shape, limits[t].low, limits[t].high)
+        if t in limits
+        else InputSpec(t.name, t.dtype, t.shape)
+        for t in starts
+    ]
+    for vector in input_vectors(specs, KINDS, 0):
+        yield _Candidate(dict(zip(starts, vector, strict=True)))
+
+
+def _driven(tensor: Tensor, limits: Interval | None, direction: Direction | None) -> Array:
+    if limits is None:
+        return np.zeros(tensor.shape, numpy_dtype(tensor.dtype))
+    low, high = (np.broadcast_to(np.asarray(bound, np.int64), tensor.shape) for bound in (limits.low, limits.high))
+    rest = np.clip(0, low, high)
+    if direction is None:
+        return np.asarray(rest, numpy_dtype(tensor.dtype))
+    driven = np.where(direction > 0, high, np.where(direction < 0, low, rest))
+    return np.asarray(driven, numpy_dtype(tensor.dtype))
+
+
+def _seeds(op: AnyOp, intervals: Intervals) -> Iterator[tuple[dict[Tensor, Direction], tuple[int, ...] | None]]:
+    """Directions of the operands that drive the element furthest out, in the middle of the other axes, up and down."""
+    slot = 1 if isinstance(op.attrs, ops.Gather | ops.Scatter) else 0
+    about = op.inputs[slot] if isinstance(op.attrs, _ON_OPERAND) else op.output
+    exact = intervals.of(about) if about is not op.output else intervals.unclipped(op)
+    middle = tuple(size // 2 for size in about.shape[:-1])
+    for sign, bound in ((1, exact.high), (-1, exact.low)):
+        channel = int(np.argmax(np.asarray(bound) * sign)) if np.ndim(bound) else 0
+        element = (*middle, channel) if about.shape else ()
+        if about is op.output:
+            yield pulled(op, element, sign, intervals), element
+        elif not about.is_constant:
+            seed = np.zeros(about.shape)
+            seed[element] = sign
+            yield {about: seed}, None
