@@ -70,6 +70,8 @@ def build_parser() -> argparse.ArgumentParser:
     _show(commands.add_parser("show", help="print a file as readable text"))
     _vela(commands.add_parser("vela", help="compile a file with Vela for Ethos-U"))
     _compare(commands.add_parser("compare", help="run two files on the same inputs and report how far they are apart"))
+    _reduce(commands.add_parser("reduce", help="make a file that shows a fault small"))
+    _bisect(commands.add_parser("bisect", help="find the first tensor at which two files part"))
     _fuzz(commands.add_parser("fuzz", help="attack rules with random and mutated programs, and keep what breaks them"))
     return parser
 
@@ -225,6 +227,38 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     _vectors(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_lazy("compare"))
+
+
+def _reduce(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Make a .tosa file that shows a fault small, and keep it legal."
+    parser.epilog = EXIT_CODES
+    parser.add_argument("input", metavar="FILE", help="the .tosa file (- for stdin)")
+    parser.add_argument(
+        "--failing",
+        required=True,
+        metavar="COMMAND",
+        help="ends in the same exit code, not 0, where the fault shows; {} stands for the file, else it is appended",
+    )
+    parser.add_argument("-o", "--output", metavar="OUT", help="where the small file goes (default: printed as text)")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds of a run (default: 60)")
+    parser.add_argument("--attempts", type=int, default=500, metavar="N", help="runs at most (default: 500)")
+    parser.set_defaults(run=_lazy("reduce"))
+
+
+def _bisect(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Run two files with their common tensors as outputs, and find the first that differs."
+    parser.epilog = EXIT_CODES
+    parser.add_argument("before", metavar="BEFORE", help="the first .tosa file (- for stdin)")
+    parser.add_argument("after", metavar="AFTER", help="the second .tosa file (- for stdin)")
+    parser.add_argument(
+        "--tolerance", type=float, default=0.0, metavar="LSB", help="difference that is no parting (default: 0)"
+    )
+    parser.add_argument(
+        "--report", metavar="FILE.json", help="report of the rewrite that made AFTER: which rules, which new dtypes"
+    )
+    _vectors(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_lazy("bisect"))
 
 
 def _fuzz(parser: argparse.ArgumentParser) -> None:

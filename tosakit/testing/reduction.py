@@ -1,6 +1,6 @@
 """Make a program that shows a fault small, and keep it legal: delta debugging on outputs, operators and constants."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Op, Tensor
 from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program
-from tosakit.ir.types import BITS, encode, numpy_dtype
+from tosakit.ir.types import BITS, Array, encode
 from tosakit.spec.control_flow import region_names
 from tosakit.testing.properties import new_errors
 
@@ -40,8 +40,9 @@ def reduce_program(
 ) -> Reduction:
     """The smallest program found that still ``fails`` and has no verifier error that ``program`` has not.
 
-    In turn: leave outputs out, cut operators out (their results become inputs), let readers take an operand instead of
-    a result of its type, make constants uniform; until nothing more goes, or ``attempts`` candidates were tried.
+    In turn: drop dead code, leave outputs out, cut operators out (their results become inputs), let readers take an
+    operand instead of a result of its type, make constants uniform; until nothing more goes, or ``attempts`` candidates
+    were tried.
     Deterministic where ``fails`` is. ``progress`` is told the candidates tried and the operators left.
     """
     search = _Search(program, fails, attempts, progress)
@@ -68,7 +69,7 @@ class _Search:
     def run(self) -> bool:
         """Reduce until a whole round finds nothing, or there are no attempts left."""
         while self.tried < self.attempts:
-            passes = (self.outputs, self.operators, self.bypasses, self.constants)
+            passes = (self.dead_code, self.outputs, self.operators, self.bypasses, self.constants)
             if not any([run() for run in passes]):
                 return self.tried < self.attempts
         return False
@@ -81,7 +82,7 @@ class _Search:
         try:
             if not all(edit(candidate) for edit in edits):
                 return False
-            tidy(candidate)
+            tidy(candidate, kept=_dead(self.best))
             data = dumps(candidate)
         except TosakitError:
             return False
@@ -98,6 +99,10 @@ class _Search:
         return True
 
     # ---------------------------------------------------------------- passes
+    def dead_code(self) -> bool:
+        """Drop all that no output needs; a fault may be about just that, so it is tried like anything else."""
+        return bool(_dead(self.best)) and self.attempt(_prune)
+
     def outputs(self) -> bool:
         """Keep one output alone, or leave out one after the other."""
         count = len(self.best.main.outputs)
@@ -138,10 +143,7 @@ class _Search:
         found = False
         for block in range(len(list(self.best.blocks))):
             for index in range(len(_constants(_block(self.best, block)))):
-                for uniform in (_zeros, _ones, _first):
-                    if self.attempt(_refill(block, index, uniform)):
-                        found = True
-                        break
+                found |= any(self.attempt(_refill(block, index, choice)) for choice in range(3))
         return found
 
 
@@ -174,7 +176,7 @@ def _cut(start: int, end: int) -> Edit:
         graph = program.main
         gone = dict.fromkeys(_computed(graph)[start:end])
         needed = [t for op in gone for t in op.outputs if any(user not in gone for user in t.users)]
-        if any(t.dtype == DType.SHAPE or t.extras.variable for op in gone for t in (*op.outputs, *op.inputs[:0])):
+        if any(t.dtype == DType.SHAPE or t.extras.variable for op in gone for t in op.outputs):
             return False
         outputs = [t for t in graph.outputs if t not in needed]
         graph.set_outputs(outputs if outputs else graph.outputs)
@@ -209,30 +211,24 @@ def _bypass(block: int, index: int) -> Edit:
     return edit
 
 
-def _zeros(count: int, dtype: DType, op: AnyOp) -> np.ndarray:  # type: ignore[type-arg]
-    return np.zeros(count, numpy_dtype(dtype))
+def _simpler(array: Array) -> list[Array]:
+    """Uniform arrays that are simpler: all zero, all one, all the first value; nothing for all zero."""
+    flat = array.reshape(-1)
+    candidates = [np.zeros_like(flat), np.ones_like(flat), np.full_like(flat, flat[0])] if flat.size else []
+    place = next((at for at, candidate in enumerate(candidates) if np.array_equal(candidate, flat)), len(candidates))
+    return candidates[:place]
 
 
-def _ones(count: int, dtype: DType, op: AnyOp) -> np.ndarray:  # type: ignore[type-arg]
-    return np.ones(count, numpy_dtype(dtype))
+def _refill(block: int, index: int, choice: int) -> Edit:
+    """Put the ``choice``-th simpler array in the place of a constant."""
 
-
-def _first(count: int, dtype: DType, op: AnyOp) -> np.ndarray:  # type: ignore[type-arg]
-    return np.repeat(op.output.values().reshape(-1)[:1], count)
-
-
-def _refill(block: int, index: int, uniform: "Callable[[int, DType, AnyOp], np.ndarray]") -> Edit:  # type: ignore[type-arg]
     def edit(program: Program) -> bool:
         graph = _block(program, block)
         constants = _constants(graph)
-        if index >= len(constants):
-            return False
         old = constants[index].output
-        if old.dtype not in BITS or not old.data:
+        if old.dtype not in BITS or not old.data or choice >= len(simpler := _simpler(old.values())):
             return False
-        data = encode(uniform(old.values().size, old.dtype, constants[index]), old.dtype)
-        if data == bytes(old.data):
-            return False
+        data = encode(simpler[choice], old.dtype)
         made = graph.add_op(Op(ops.Const(), (), (Tensor(old.name, old.dtype, old.shape, data),)), like=constants[index])
         graph.replace_uses(old, made.output)
         graph.erase(constants[index])
@@ -241,14 +237,28 @@ def _refill(block: int, index: int, uniform: "Callable[[int, DType, AnyOp], np.n
     return edit
 
 
-def tidy(program: Program) -> None:
-    """Drop what nothing needs: dead operators, inputs nobody reads, outputs that are inputs, unused regions."""
+def _dead(program: Program) -> dict[tuple[int, str], None]:
+    """Operators none of whose results is read, by the number of their block and their first result."""
+    return {
+        (number, op.output.name): None
+        for number, block in enumerate(program.blocks)
+        for op in block.ops
+        if op.outputs and not op.is_stateful and not any(t.is_used for t in op.outputs)
+    }
+
+
+def _prune(program: Program) -> bool:
+    return any([block.prune(reversed(block.ops)) for block in program.blocks])
+
+
+def tidy(program: Program, kept: Container[tuple[int, str]]) -> None:
+    """Drop what nothing needs any more: dead operators but those ``kept``, unread inputs, outputs that are inputs."""
     main = program.main
     computed = [t for t in main.outputs if t.producer is not main.entry]
     if computed:
         main.set_outputs(computed)
-    for block in program.blocks:
-        block.prune(reversed(block.ops))
+    for number, block in enumerate(program.blocks):
+        block.prune([op for op in reversed(block.ops) if op.outputs and (number, op.output.name) not in kept])
     used = [t for t in dict.fromkeys(main.inputs) if t.is_used]
     unused = [t for t in dict.fromkeys(main.inputs) if not t.is_used]
     main.set_inputs(used)
