@@ -8,6 +8,7 @@ from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
 from rewrites.double_as_mul import RULE as DOUBLE_AS_MUL
 from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
+from rewrites.identity_for_passed_outputs import TRANSFORM as IDENTITY_FOR_PASSED_OUTPUTS
 from rewrites.insert_int16_rescale import RULE as INSERT_INT16_RESCALE
 from rewrites.int16_matmul_as_int8 import RULE as INT16_MATMUL_AS_INT8
 from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
@@ -39,6 +40,7 @@ RULES: tuple[Step, ...] = (
     BOOL_AS_INT32,
     ARGMAX_AS_MAXIMUM,
     VARIABLES_AS_INPUTS,
+    IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
     OWN_RESCALE_PER_READER,
     DOUBLE_AS_MUL,
@@ -53,6 +55,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
     "int16": (WIDEN_INT8_ACTIVATIONS, INSERT_INT16_RESCALE, LEGALIZE_INT48_RESCALE, *CLEAN_UP),
     "ethos-u": (
         VARIABLES_AS_INPUTS,
+        IDENTITY_FOR_PASSED_OUTPUTS,
         BOOL_AS_INT32,
         ARGMAX_AS_MAXIMUM,
         TRANSPOSE_CONV2D_AS_CONV2D,

@@ -126,6 +126,7 @@ def run(
         total.refusals.extend(part.refusals)
         total.boundary.extend(part.boundary)
         total.state.extend(part.state)
+        total.renamed.extend(part.renamed)
         if check != "none":
             last = _record(done, last, part)
         total.stopped = total.stopped or part.stopped

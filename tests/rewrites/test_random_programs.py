@@ -91,8 +91,14 @@ SHARES: dict[str, dict[str, float]] = {
     "variables_as_inputs": {"checked": 0},  # the reference model has no variables
 }
 
-ELSEWHERE = ("insert_int16_rescale", "unfuse_rescale_pair", "own_rescale_per_reader", "double_as_mul")
-"""They need quantisation parameters, or RESCALEs that agree with each other; their own tests draw them."""
+ELSEWHERE = (
+    "insert_int16_rescale",
+    "unfuse_rescale_pair",
+    "own_rescale_per_reader",
+    "double_as_mul",
+    "identity_for_passed_outputs",
+)
+"""They need quantisation parameters, RESCALEs that agree, or an output that is an input; their own tests draw them."""
 
 
 def options(step: Step) -> Any:

@@ -154,7 +154,13 @@ def _free_int48(op: AnyOp, _: Intervals) -> str | None:
 
 
 UNWRITTEN_OUTPUT = Entry(
-    FAMILIES, "refused", (), "an output that is an input of the graph, or a shape", "probed", lambda *_: None
+    FAMILIES,
+    "refused",
+    (),
+    "an output that is an input of the graph, or a shape",
+    "probed",
+    lambda *_: None,
+    ("identity_for_passed_outputs",),
 )
 """Found by itself: it is about no operator."""
 

@@ -92,6 +92,7 @@ def build_report(story: Story) -> dict[str, Any]:
             }
             for change in boundary
         ],
+        "renamed_outputs": [{"name": r.name, "new_name": r.new_name} for r in done.result.renamed] if done else [],
         "state": [state_json(link) for link in done.result.state] if done else [],
         "diagnostics": [str(diagnostic) for diagnostic in done.diagnostics] if done else [],
         "bounds": [{"output": b.name, "lsb": b.lsb, "because": b.because} for b in (done.bounds if done else [])],

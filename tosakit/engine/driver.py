@@ -16,6 +16,7 @@ from tosakit.engine.rule import (
     LocalCheck,
     Refusal,
     Refused,
+    RenamedOutput,
     Replacement,
     Rule,
     StateLink,
@@ -49,6 +50,8 @@ class RewriteResult:
     """Inputs and outputs of the program that changed their dtype."""
     state: list[StateLink] = field(default_factory=list)
     """Variables of the program that became inputs and outputs."""
+    renamed: list[RenamedOutput] = field(default_factory=list)
+    """Outputs of the program that have another name."""
     local_checks: list[tuple[str, Program, LocalCheck]] = field(default_factory=list)
     """Local contracts of transforms: name, the program before it ran, and the check (only ``for_check``)."""
 
@@ -129,6 +132,7 @@ def _run_transform(
         raise RuleBug(f"transform {step.name} failed: {type(error).__name__}: {error}") from error
     result.boundary.extend(outcome.boundary)
     result.state.extend(outcome.state)
+    result.renamed.extend(outcome.renamed)
     if outcome.local_check is not None and for_check:
         result.local_checks.append((step.name, before, outcome.local_check))
     result.events.extend(outcome.events)

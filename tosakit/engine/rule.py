@@ -134,12 +134,20 @@ class StateLink:
 
 
 @dataclass(frozen=True)
+class RenamedOutput:
+    """An output of the program that has another name now, in the same place."""
+
+    name: str
+    new_name: str
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a transform did to the program it was given.
 
     ``local_check`` is the transform's own local contract: called with the program before and after, it answers with one
     sentence per breach (none: kept). ``boundary`` lists inputs and outputs whose dtype changed, ``state`` the variables
-    that became inputs and outputs.
+    that became inputs and outputs, ``renamed`` the outputs that have another name.
     """
 
     events: Sequence[Event] = ()
@@ -147,6 +155,7 @@ class Outcome:
     boundary: Sequence[BoundaryChange] = ()
     local_check: "LocalCheck | None" = None
     state: Sequence[StateLink] = ()
+    renamed: Sequence[RenamedOutput] = ()
 
 
 LocalCheck = Callable[[Program, Program], Sequence[str]]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tosakit.engine.rule import BoundaryChange, StateLink
+from tosakit.engine.rule import BoundaryChange, RenamedOutput, StateLink
 from tosakit.errors import InvalidArgument, NotEquivalent
 from tosakit.io.reader import load
 from tosakit.ir.enums import DType
@@ -91,6 +91,7 @@ def check_equivalence(
     seed: int = 0,
     boundary: Sequence[BoundaryChange] = (),
     state: Sequence[StateLink] = (),
+    renamed: Sequence[RenamedOutput] = (),
     inputs: Iterable[Sequence[Array]] | None = None,
     timeout: float = 300.0,
     model: ReferenceModel | None = None,
@@ -103,6 +104,7 @@ def check_equivalence(
     describes inputs and outputs whose dtype changed on purpose; they are compared on the first program's grid.
     ``state`` names variables of the first program that are inputs and outputs of the second: the vectors are then steps
     in a row, each program goes on from its own state, and what the variables hold after each step is compared too.
+    ``renamed`` are outputs that have another name in the second program.
     ``timeout`` is per run, in seconds. There is no tolerance: the caller judges the numbers.
 
     Raises NotEquivalent where the interfaces differ otherwise, Unsupported for one with block-scaled tensors,
@@ -113,7 +115,7 @@ def check_equivalence(
     first = before if isinstance(before, Program) else load(Path(before))
     second = after if isinstance(after, Program) else load(Path(after))
     changes = {change.name: change for change in boundary}
-    _same_interface(first, second, changes, state)
+    _same_interface(first, second, changes, state, {one.name: one.new_name for one in renamed})
     if inputs is None:
         inputs = _drawn(first, vectors, seed)
     given = [list(vector) for vector in inputs]
@@ -250,16 +252,21 @@ def _add(tallies: Sequence[Tally], one: RunResult, other: RunResult, changes: Ma
 
 
 def _same_interface(
-    first: Program, second: Program, changes: Mapping[str, BoundaryChange], state: Sequence[StateLink]
+    first: Program,
+    second: Program,
+    changes: Mapping[str, BoundaryChange],
+    state: Sequence[StateLink],
+    renamed: Mapping[str, str],
 ) -> None:
     fed = [link.input for link in state], [link.output for link in state]
-    sides = (
-        ("inputs", first.main.inputs, [t for t in second.main.inputs if t.name not in fed[0]]),
-        ("outputs", first.main.outputs, [t for t in second.main.outputs if t.name not in fed[1]]),
+    sides: tuple[tuple[str, Sequence[Tensor], Sequence[Tensor], Mapping[str, str]], ...] = (
+        ("inputs", first.main.inputs, [t for t in second.main.inputs if t.name not in fed[0]], {}),
+        ("outputs", first.main.outputs, [t for t in second.main.outputs if t.name not in fed[1]], renamed),
     )
-    for kind, left, right in sides:
-        expected = [_describe(t, changes[t.name].after if t.name in changes else t.dtype) for t in left]
-        found = [_describe(t, t.dtype) for t in right]
+    for kind, left, right, names in sides:
+        types = [changes[t.name].after if t.name in changes else t.dtype for t in left]
+        expected = [_describe(names.get(t.name, t.name), d, t.shape) for t, d in zip(left, types, strict=True)]
+        found = [_describe(t.name, t.dtype, t.shape) for t in right]
         if expected != found:
             raise NotEquivalent(
                 f"the programs have different {kind}, so nothing can be compared: "
@@ -267,5 +274,5 @@ def _same_interface(
             )
 
 
-def _describe(tensor: Tensor, dtype: DType) -> str:
-    return f'"{tensor.name}" {dtype.name} {list(tensor.shape)}'
+def _describe(name: str, dtype: DType, shape: tuple[int, ...]) -> str:
+    return f'"{name}" {dtype.name} {list(shape)}'

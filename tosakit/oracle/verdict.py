@@ -136,6 +136,7 @@ def check_rewrite(
         seed=seed,
         boundary=[change for stage in stages for change in stage.result.boundary],
         state=state,
+        renamed=[one for stage in stages for one in stage.result.renamed],
         timeout=timeout,
         model=check.model,
         progress=progress,
@@ -251,6 +252,7 @@ class _Check:
             seed=self.seed,
             boundary=stage.result.boundary,
             state=stage.result.state,
+            renamed=stage.result.renamed,
             timeout=self.timeout,
             model=self.model,
         )
