@@ -36,9 +36,9 @@ def structure(program: Program, memory: Memory) -> list[str]:
 
 def suspicions(program: Program, memory: Memory, *, exactly: bool) -> list[str]:
     """What is said of values; ``exactly``: by the analysis of the whole graph for every operator."""
-    places = memory.places[program.main]
+    places: list[Place] = memory.places[program.main]
     if exactly:
-        places = [Place(at, op, None) for at, op, _ in places]
+        places = [(at, op, None) for at, op, _ in places]
     found = RangeCheck(memory, assumptions(program)).findings(places)
     return [f"{at} {finding.code} {finding.severity} {finding.message}" for at, _, finding in found]
 

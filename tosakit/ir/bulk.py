@@ -174,6 +174,11 @@ def type_columns(graph: Graph) -> TypeColumns:
     )
 
 
+def unproduced(graph: Graph) -> list[Tensor]:
+    """Tensors of a block that neither an operator nor the block's interface gives."""
+    return [tensor for tensor in graph._tensors.values() if tensor._producer is None]
+
+
 class OpColumns(NamedTuple):
     """What files say about operators, column by column."""
 

@@ -77,7 +77,7 @@ class RangeCheck:
         if number is None:
             return self._exactly(op, rule)
         inputs, ranges = op.inputs, self._ranges
-        key: Hashable = (number, *[ranges.get(tensor) for tensor in inputs])
+        key: Hashable = (number, *map(ranges.get, inputs))
         if kind is ops.Rescale:
             key = key, self._least_shift(op)
         elif len(dict.fromkeys(inputs)) < len(inputs):  # a square is more than a product

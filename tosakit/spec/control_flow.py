@@ -4,6 +4,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from tosakit.errors import InvalidModel
 from tosakit.ir import ops
+from tosakit.ir.bulk import op_columns
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.program import Region
@@ -89,8 +90,10 @@ def _targets(region: Region) -> Iterator[str]:
             operators = block.ops
         except InvalidModel:  # a cycle, reported where the block is checked
             continue
-        for op in [op for op in operators if type(op.attrs) in _CONTROL_FLOW]:
-            yield from region_names(op)
+        attributes = op_columns(operators).attrs
+        if any(kind in _CONTROL_FLOW for kind in dict.fromkeys(map(type, attributes))):
+            for op in operators:
+                yield from region_names(op)
 
 
 _CONTROL_FLOW = (ops.CondIf, ops.WhileLoop)

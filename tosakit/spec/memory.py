@@ -1,8 +1,8 @@
 """What was learnt about the operators of a program, so that an operator like an earlier one costs a look-up."""
 
 import struct
-from collections.abc import Hashable
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import cast
 
 from tosakit.ir.bulk import type_columns
 from tosakit.ir.enums import DType
@@ -24,12 +24,8 @@ _FEW = 16
 _STRUCT = {DType.INT8: (1, "b"), DType.INT16: (2, "h"), DType.INT32: (4, "i"), DType.SHAPE: (8, "q")}
 
 
-class Place(NamedTuple):
-    """An operator that is no constant: where it stands, itself, the number under which it was found clean."""
-
-    at: int
-    op: AnyOp
-    number: int | None
+Place = tuple[int, AnyOp, int | None]
+"""An operator that is no constant: where it stands, itself, the number under which it was found clean, if it was."""
 
 
 class Constants:
@@ -126,15 +122,23 @@ class Memory:
             self._kept.append(value)
         return known
 
+    def all_numbers(self, values: Sequence[Hashable]) -> list[int]:
+        """:meth:`number` of each value."""
+        known = list(map(self._by_identity.get, map(id, values)))
+        return [self.number(value) if number is None else number for number, value in zip(known, values, strict=True)]
+
     def facts(self, block: Graph) -> dict[Tensor, int]:
         """For every tensor of a block a number that tensors of one type, shape and rare fields share."""
         tensors, dtypes, shapes, extras = type_columns(block)
         known = self._by_identity
-        quick = list(zip(map(id, dtypes), shapes, map(id, extras), strict=True))
-        for identity, tensor in dict(zip(quick, tensors, strict=True)).items():
-            if identity not in known:
-                self._learn_fact(identity, tensor)
-        return dict(zip(tensors, map(known.__getitem__, quick), strict=True))
+        identities = list(zip(map(id, dtypes), shapes, map(id, extras), strict=True))
+        facts = list(map(known.get, identities))
+        if None in facts:
+            for identity, tensor, fact in zip(identities, tensors, facts, strict=True):
+                if fact is None and identity not in known:
+                    self._learn_fact(identity, tensor)
+            facts = list(map(known.get, identities))
+        return dict(zip(tensors, cast(list[int], facts), strict=True))
 
     def _learn_fact(self, identity: Hashable, tensor: Tensor) -> None:
         dtype, shape, extras = tensor.dtype, tensor.shape, tensor.extras

@@ -40,6 +40,7 @@ class _Plan(NamedTuple):
     is_special: bool
     value_names: tuple[str, ...]
     value_slots: tuple[tuple[int, Harmless | None, bool], ...]
+    last_value_slot: int
 
 
 def _plan(cls: type[Attributes]) -> _Plan | None:
@@ -69,6 +70,7 @@ def _plan(cls: type[Attributes]) -> _Plan | None:
         runs_regions or cls in VARIABLE_OPERATORS or (not is_constant and _gives_shape(sig)),
         tuple(a.name for _, a in valued),
         tuple((s, checks.harmless.get(a.name), bool(a.constant)) for s, a in valued),
+        valued[-1][0] if valued else -1,
     )
 
 
@@ -124,9 +126,11 @@ class OperatorCheck:
         """Everything wrong with the operators of the block, in program order, with their places."""
         memory, places, facts = self.memory, self.places, self.facts
         numbers, contents, clean = memory.numbers, memory.constants.contents, memory.clean
+        fact_of, number_of = facts.__getitem__, numbers.get
         columns = op_columns(operators)
-        rows = zip(operators, columns.attrs, columns.inputs, columns.outputs, strict=True)
-        for index, (op, attrs, operands, results) in enumerate(rows):
+        attributes = memory.all_numbers(columns.attrs)
+        rows = zip(operators, columns.attrs, attributes, columns.inputs, columns.outputs, strict=True)
+        for index, (op, attrs, attributes_number, operands, results) in enumerate(rows):
             plan = _PLANS[type(attrs)]
             if plan is not None and plan.is_constant and len(results) == 1:
                 output = results[0]
@@ -139,47 +143,39 @@ class OperatorCheck:
                 for finding in self._constant(op, plan):
                     yield index, op, finding
                 continue
+            # all that the checks read of the operator, None where it is checked every time
             key: Key | None = None
             number: int | None = None
-            if plan is not None and len(results) == 1:
-                key = self._key(attrs, operands, results[0], plan)
-                if key is not None and (number := clean.get(key)) is not None:
-                    places.append(Place(index, op, number))
-                    continue
+            if plan is not None and len(results) == 1 and len(operands) > plan.last_value_slot and not plan.is_special:
+                values: Sequence[int | None] = ()
+                if plan.value_slots:
+                    slots = memory.tokens.get(type(attrs)) or self._tokens(type(attrs), plan)
+                    values = [tokens[number_of(operands[slot])] for slot, tokens in slots]
+                if None not in values:
+                    key = (attributes_number, facts[results[0]], *map(fact_of, operands), *values)
+                    number = clean.get(key)
+                    if number is not None:
+                        places.append((index, op, number))
+                        continue
             found, repeats = self._examine(op, plan)
             for finding in found:
                 yield index, op, finding
             if key is not None and repeats and not found:
                 number = clean[key] = len(clean)
             if operands:
-                places.append(Place(index, op, number))
+                places.append((index, op, number))
 
     def _constant(self, op: AnyOp, plan: _Plan) -> Sequence[Finding]:
         """Everything wrong with a constant that is like no earlier one."""
         memory, output = self.memory, op.outputs[0]
         data, fact = output.stored, self.facts[output]
-        key = None if data is None or op.inputs else (plan.number, fact, len(data))
+        key = None if data is None or op.inputs else ("constant", plan.number, fact, len(data))
         found = [] if key in memory.clean else self._examine(op, plan)[0]
         is_sound = key is not None and not found
         if key is not None and is_sound:
             memory.clean[key] = 0
         memory.numbers[output] = memory.constants.add(output, fact, is_sound=is_sound)
         return found
-
-    def _key(self, attrs: Attributes, operands: Sequence[Tensor], result: Tensor, plan: _Plan) -> Key | None:
-        """All that the checks read of an operator that is no constant; None for one that is checked every time."""
-        facts, memory = self.facts, self.memory
-        if plan.is_special:
-            return None
-        slots = memory.tokens.get(type(attrs)) or self._tokens(type(attrs), plan)
-        key = (memory.number(attrs), facts[result], *[facts[tensor] for tensor in operands])
-        if not slots:
-            return key
-        if len(operands) <= slots[-1][0]:
-            return None
-        number_of = memory.numbers.get
-        tokens = [known[number_of(operands[slot])] for slot, known in slots]
-        return None if None in tokens else (*key, *tokens)
 
     def _tokens(self, kind: type[Attributes], plan: _Plan) -> tuple[tuple[int, Tokens], ...]:
         """What is known of the operands of an operator class whose values the checks look at, by slot."""

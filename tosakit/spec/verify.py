@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tosakit._gc import collector_paused
 from tosakit.errors import InvalidModel
+from tosakit.ir.bulk import unproduced
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.program import Program
@@ -131,7 +132,10 @@ def _block_findings(context: _Context, block: Graph, check: OperatorCheck) -> It
 
 def _declaration_findings(context: _Context, block: Graph, facts: Mapping[Tensor, int]) -> Iterator[Finding]:
     odd, cells = context.memory.odd, []
-    for tensor in [tensor for tensor, fact in facts.items() if tensor.producer is None or fact in odd]:
+    strange = (
+        unproduced(block) + [tensor for tensor, fact in facts.items() if fact in odd] if odd else unproduced(block)
+    )
+    for tensor in dict.fromkeys(strange):
         yield from _check_declaration(context, tensor)
         if tensor.extras.variable:
             cells.append(tensor)
