@@ -19,6 +19,7 @@ from tosakit.ir.program import Program, Region
 from tosakit.ir.types import INTEGER_RANGES, numpy_dtype
 from tosakit.numerics import required_range
 from tosakit.numerics.intervals import Intervals
+from tosakit.numerics.program_intervals import program_intervals
 from tosakit.oracle.refmodel import ReferenceModel, Status
 from tosakit.testing.choices import Seeded
 from tosakit.testing.programs import grow, readers
@@ -74,7 +75,7 @@ def is_predictable(op, intervals):
 
 def test_random_graphs_never_leave_their_intervals():
     """Graphs are of two kinds: anything goes, and every operator proved predictable, which then has to come true."""
-    status, exercised = Counter(), Counter()
+    status, exercised, narrower = Counter(), Counter(), Counter()
 
     @given(seed=st.integers(0, 2**32), length=st.integers(1, 20), proved=st.booleans())
     @settings(max_examples=220, deadline=None, derandomize=True)
@@ -94,17 +95,23 @@ def test_random_graphs_never_leave_their_intervals():
         if not made:
             return
         arrays = [vectors(rng, x, *ranges.get(x, INTEGER_RANGES.get(x.dtype, (0, 1)))) for x in sketch.inputs]
-        run = ReferenceModel().run(dumps(sketch.program([t for _, t in made])), arrays)
+        model = sketch.program([t for _, t in made])
+        whole = program_intervals(model, ranges)
+        run = ReferenceModel().run(dumps(model), arrays)
         status[run.status, proved] += 1
         assert run.status == Status.VALID or (run.status == Status.UNPREDICTABLE and not proved), run.message
         for (op, tensor), values in zip(made, run.outputs, strict=run.status == Status.VALID):
             assert_inside(intervals.of(tensor), tensor, values)
+            assert_inside(whole.of(tensor), tensor, values)
+            assert whole.of(tensor).within(intervals.of(tensor).lowest, intervals.of(tensor).highest)
+            narrower[op.name] += whole.of(tensor) != intervals.of(tensor)
             exercised[op.name] += 1
 
     check()
     total = status.total()
     assert status[Status.VALID, True] > total / 4, status
     assert status[Status.VALID, False] > total / 6, status
+    assert narrower["COND_IF"] + narrower["WHILE_LOOP"] > 5, narrower
     every = {kind.NAME for dtype in (I8, I16, I32) for kind, _ in readers(dtype, INTEGER)}
     assert every - exercised.keys() == {"EQUAL", "GREATER", "GREATER_EQUAL"}  # their results are no integers
 

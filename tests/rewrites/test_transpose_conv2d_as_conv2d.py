@@ -34,6 +34,7 @@ def _net(
     per_channel: bool = True,
     bias: int = 2,
     dtype: DType = DType.INT16,
+    weight_zp: int = 0,
 ) -> Program:
     net = Net()
     rng = np.random.default_rng(1)
@@ -41,7 +42,8 @@ def _net(
     x = net.input("x", dtype, (batch, *size, 3))
     weight = net.const(rng.integers(-128, 128, (2, *kernel, 3)), DType.INT8, "weight")
     biases = net.const(rng.integers(-90000, 90000, bias), acc_type, "bias")
-    zero_points = (net.const([0 if dtype == DType.INT16 else 3], dtype, "x_zp"), net.const([0], DType.INT8, "w_zp"))
+    input_zp = net.const([0 if dtype == DType.INT16 else 3], dtype, "x_zp")
+    zero_points = (input_zp, net.const([weight_zp], DType.INT8, "w_zp"))
     top, bottom, left, right = out_pad
     shape = (
         batch,
@@ -53,6 +55,10 @@ def _net(
     acc = net.op(attrs, (x, weight, biases, *zero_points), acc_type, shape, "acc")
     scales = ([21000, 30000], [24, 25]) if per_channel else (21000, 24)
     return net.program(net.rescale(acc, dtype, *scales, "y"))
+
+
+def test_taps_beyond_the_kernel_are_the_zero_point_of_the_weights() -> None:
+    kept(apply(RULE, _net((4, 4), (3, 3), (2, 2), weight_zp=-5), when="all"))
 
 
 def _outputs(program: Program) -> list[str]:
