@@ -11,6 +11,7 @@ from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
 from rewrites.identity_for_passed_outputs import TRANSFORM as IDENTITY_FOR_PASSED_OUTPUTS
 from rewrites.insert_int16_rescale import RULE as INSERT_INT16_RESCALE
 from rewrites.int16_matmul_as_int8 import RULE as INT16_MATMUL_AS_INT8
+from rewrites.int32_reduction_as_halves import RULE as INT32_REDUCTION_AS_HALVES
 from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
 from rewrites.own_rescale_per_reader import RULE as OWN_RESCALE_PER_READER
 from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
@@ -39,6 +40,7 @@ RULES: tuple[Step, ...] = (
     RESIZE_NEAREST_AS_MOVEMENT,
     BOOL_AS_INT32,
     ARGMAX_AS_MAXIMUM,
+    INT32_REDUCTION_AS_HALVES,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -58,6 +60,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         IDENTITY_FOR_PASSED_OUTPUTS,
         BOOL_AS_INT32,
         ARGMAX_AS_MAXIMUM,
+        INT32_REDUCTION_AS_HALVES,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,

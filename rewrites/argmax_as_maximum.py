@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 
 from rewrites._accumulator import is_small_ethos_u
+from rewrites._halves import reduce_by_halves
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -84,7 +85,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     along = [length if position == axis else 1 for position in range(len(x.shape))]
     places = np.arange(length - 1, -1, -1, dtype=np.int64) - (lowest << plan.bits)
     key = builder.add(wide, builder.const(places.reshape(along), DType.INT32, "places"), "keys")
-    key = _largest(builder, key, axis)
+    key = reduce_by_halves(builder, ops.Maximum(nan_mode=NanPropagationMode.PROPAGATE), key, axis)
     one = [1] * len(x.shape)
     value = builder.op(
         ops.ArithmeticRightShift(round=False), (key, _number(builder, plan.bits, one)), DType.INT32, key.shape, "value"
@@ -94,23 +95,6 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     rest = builder.op(ops.Sub(), (key, high), DType.INT32, key.shape, "rest")
     index = builder.op(ops.Sub(), (_number(builder, length - 1, one), rest), DType.INT32, key.shape, "index")
     return Replacement(builder.ops, {argmax.output: builder.reshape(index, argmax.output.shape)})
-
-
-def _largest(builder: Builder, x: Tensor, axis: int) -> Tensor:
-    """The largest along an axis, kept as an axis of one: halves against each other; of an odd number one waits."""
-    attrs = ops.Maximum(nan_mode=NanPropagationMode.PROPAGATE)
-    while (length := x.shape[axis]) > 1:
-        half = length // 2
-        left, right = _part(builder, x, axis, 0, half), _part(builder, x, axis, length - half, half)
-        larger = builder.op(attrs, (left, right), DType.INT32, left.shape, "larger")
-        x = larger if length % 2 == 0 else builder.concat([larger, _part(builder, x, axis, half, 1)], axis)
-    return x
-
-
-def _part(builder: Builder, x: Tensor, axis: int, first: int, count: int) -> Tensor:
-    start, size = [0] * len(x.shape), list(x.shape)
-    start[axis], size[axis] = first, count
-    return builder.slice(x, start, size)
 
 
 def _number(builder: Builder, value: int, shape: list[int]) -> Tensor:

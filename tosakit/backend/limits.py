@@ -33,6 +33,7 @@ RULES: dict[str, tuple[str, ...]] = {
         BOOL_RULE,
     ),
     "ARGMAX": ARGMAX_RULE,
+    **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), ("int32_reduction_as_halves",)),
     "MATMUL": ("int16_matmul_as_int8",),
     "TRANSPOSE_CONV2D": SUBPIXEL_RULE,
 }
