@@ -6,6 +6,7 @@ import pytest
 
 from tests.spec.cases import I8, I16, I32, Block, Net
 from tosakit.ir import ops
+from tosakit.ir.enums import RoundingMode
 from tosakit.ir.program import Program
 from tosakit.numerics.program_intervals import assumptions
 from tosakit.spec.check import check
@@ -71,3 +72,13 @@ def test_a_square_says_nothing_of_a_product() -> None:
         block.op(ops.Add(), [product, least], (I32, [4]))
     (found,) = check(net.program())
     assert (found.code, found.severity, found.op_index) == ("ResultOverflow", "warning", 5)
+
+
+def test_values_are_not_judged_behind_a_shift_of_a_wrong_rank() -> None:
+    net = Net(Block(), {}, 0)
+    block = net.main
+    operands = [block.input(I32, 2, 3), block.const([1 << 30] * 3, I32), block.const([[[30] * 4] * 2], I8)]
+    zeros = [block.const([0], I32), block.const([0], I8)]
+    attrs = ops.Rescale(True, RoundingMode.SINGLE_ROUND, True, False, False)
+    block.op(attrs, [*operands, *zeros], (I8, [2, 3]))
+    assert [d.code for d in check(net.program())] == ["WrongRank"]

@@ -19,8 +19,12 @@ HOPS = 2
 """How far the neighbourhood of an operator reaches."""
 
 
-TARGET_CODES = ("MissingProfile", "MissingExtension", "NonConstantOperand", *CODES.values())
-"""Errors that leave no doubt what the values of an operator are; after others nobody asks."""
+_LEVEL_CODES = [code for code in CODES.values() if code != "WrongRank"]
+TARGET_CODES = ("MissingProfile", "MissingExtension", "NonConstantOperand", *_LEVEL_CODES)
+"""Errors that leave no doubt what the values of an operator are; after others nobody asks.
+
+WrongRank is not only a level's: a shift of four axes has it too.
+"""
 
 
 @dataclass(frozen=True)
