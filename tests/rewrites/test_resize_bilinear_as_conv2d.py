@@ -131,3 +131,11 @@ def test_vela_takes_real_nets_for_ethos_u55(name: str, tmp_path: Path) -> None:
     save(result.program, tmp_path / "m.tosa")
     assert compile_for_ethos_u(tmp_path / "m.tosa", "ethos-u55-128", output_dir=tmp_path).accepted
     assert check_equivalence(program, result.program, vectors=4).equal
+
+
+@pytest.mark.parametrize(("scales", "fires"), [(((16, 1), (8, 1)), False), (((127, 1), (1, 1)), True)])
+def test_weights_of_int8_end_at_127(scales: tuple[Pair, Pair], fires: bool) -> None:
+    result = apply(RULE, _net((2, 2), scales, (0, 0), (0, 0)), when="all")
+    assert bool(result.events) is fires
+    if not fires:
+        assert "weights reach 16 * 8, past the 127 of an int8 weight" in refusal(result)
