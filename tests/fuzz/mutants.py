@@ -267,8 +267,8 @@ MUTANTS = (
         "transpose_conv2d_as_conv2d",
         "per-channel multipliers not repeated by phase",
         "rewrites/transpose_conv2d_as_conv2d.py",
-        "            np.tile(reader.multiplier, tiled),\n",
-        "            np.repeat(reader.multiplier, tiled),\n",
+        'builder.const(np.tile(t.values(), phases), t.dtype, "scale")',
+        'builder.const(np.repeat(t.values(), phases), t.dtype, "scale")',
     ),
     Mutant(
         "transpose_conv2d_as_conv2d",
