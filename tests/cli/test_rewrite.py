@@ -34,6 +34,14 @@ def test_the_main_job(run: Run, folder: Path, int8_model: Path) -> None:
     assert files(folder) == ["int8.tosa", "model.tosa", "out.tosa"]
 
 
+def test_a_result_too_large_for_other_tools_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("rewrite", "model.tosa", "-o", "out.tosa", "--check", "none", "--rules", "remove_dead_code")
+    assert "tables" not in run(*arguments).err
+    monkeypatch.setattr("tosakit.cli.rewrite.MOST_TABLES", 18)
+    ran = run(*arguments)
+    assert (ran.code, "warning: the result has 19 tables; tosa_serializer" in ran.err) == (0, True), ran.err
+
+
 def test_an_int8_interface_is_kept_with_a_warning(run: Run, folder: Path, int8_model: Path) -> None:
     ran = run("rewrite", "int8.tosa", "-o", "out.tosa", "--io", "int8", "--vectors", "2")
     assert ran.code == 0

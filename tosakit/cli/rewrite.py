@@ -1,23 +1,23 @@
 """``tosakit rewrite``: load, rewrite, check, write, perhaps compile, and say what happened."""
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tosakit.backend.compile import require_vela
 from tosakit.catalogue import Catalogue
 from tosakit.cli.compare import DIFFERENCE_COLUMNS, difference_rows
 from tosakit.cli.console import progress_bars, say, say_diagnostics, say_some, state_text, table
 from tosakit.cli.parser import catalogue_of, parse_settings, source_of
-from tosakit.cli.report import FileJson, Story, build_report, contract_json, file_json, write_report
+from tosakit.cli.report import FileJson, Story, build_report, file_json, write_report
+from tosakit.cli.trace import TraceFile
 from tosakit.cli.vela import compile_quietly, compile_with, print_vela
 from tosakit.cli.vela_comparison import compare, print_comparison
 from tosakit.engine.bounds import OutputBound
-from tosakit.engine.rule import Event, Step
+from tosakit.engine.rule import Step
 from tosakit.errors import InvalidArgument, TosakitError
 from tosakit.io.qparams import apply_qparams, load_qparams, save_qparams, sidecar_path
 from tosakit.io.reader import load
@@ -28,6 +28,9 @@ from tosakit.rewriting import run as run_steps
 
 DEFAULT_PIPELINE = "int16"
 TARGET_PIPELINE = "ethos-u"
+
+MOST_TABLES = 1_000_000
+"""Tables that the flatbuffer verifier of the C++ tools counts at most: an operator, its attributes, and each tensor."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def rewrite_file(options: argparse.Namespace, plan: Plan, story: Story) -> int:
 def _work(program: Program, plan: Plan, options: argparse.Namespace, story: Story, annotated: bool) -> None:
     for note in program.notes:
         say(f"note: {note}")
-    with _Trace(options.trace) as trace:
+    with TraceFile(options.trace) as trace:
         done = run_steps(
             program,
             plan.steps,
@@ -141,6 +144,12 @@ def _work(program: Program, plan: Plan, options: argparse.Namespace, story: Stor
 
 
 def _write(program: Program, place: str, annotated: bool) -> FileJson:
+    tables = sum(2 * len(block.ops) + len(block.tensors) for block in program.blocks)
+    if tables > MOST_TABLES:
+        say(
+            f"warning: the result has {tables:,} tables; tosa_serializer, tosa-opt and the reference model refuse "
+            f"files with more than {MOST_TABLES:,}"
+        )
     if place == "-":
         data = dumps(program)
         sys.stdout.buffer.write(data)
@@ -222,39 +231,6 @@ def _annotate(program: Program, options: argparse.Namespace, source: Path | byte
     apply_qparams(program, load_qparams(path))
     say(f"quantisation parameters from {path}")
     return True
-
-
-class _Trace:
-    """Writes every rewrite as a line of JSON, where a file is given."""
-
-    def __init__(self, place: str | None) -> None:
-        self.count = 0
-        self.file: IO[str] | None = sys.stdout if place == "-" else None
-        if place not in (None, "-"):
-            try:
-                self.file = Path(str(place)).open("w", encoding="utf-8")  # noqa: SIM115
-            except OSError as error:
-                raise InvalidArgument(f"cannot write --trace {place}: {error.strerror or error}") from None
-
-    def __enter__(self) -> "_Trace":
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        if self.file is not None and self.file is not sys.stdout:
-            self.file.close()
-
-    def __call__(self, event: Event) -> None:
-        self.count += 1
-        if self.file is not None:
-            line = {
-                "number": self.count,
-                "rule": event.rule,
-                "block": event.block,
-                "operators": event.operators,
-                "contract": contract_json(event.contract),
-                "detail": event.detail,
-            }
-            self.file.write(json.dumps(line) + "\n")
 
 
 def _print(done: Rewriting) -> None:
