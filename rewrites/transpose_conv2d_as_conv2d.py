@@ -127,7 +127,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     for reader in plan.readers:
         builder.location = reader.location
         old, scales = reader.output, list(reader.inputs[1:3])
-        if scales[0].shape != (1,):
+        if isinstance(reader.attrs, ops.Rescale) and reader.attrs.per_channel:
             scales = [builder.const(np.tile(t.values(), phases), t.dtype, "scale") for t in scales]
         narrow = builder.op(
             reader.attrs, (accumulator, *scales, *reader.inputs[3:]), old.dtype, accumulator.shape, "rescale"

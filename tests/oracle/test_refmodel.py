@@ -8,9 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.support.build import Net
 from tests.support.flatc import Table, block, const, op, rescale, save, tensor
 from tosakit._child import MEMORY_LIMIT
-from tosakit.errors import InvalidArgument, InvalidModel, ToolMissing
+from tosakit.errors import InvalidArgument, InvalidModel, ToolMissing, Unsupported
+from tosakit.io.writer import dumps
 from tosakit.ir.enums import DType
 from tosakit.ir.types import numpy_dtype
 from tosakit.oracle.refmodel import Array, ReferenceModel, Status
@@ -343,3 +345,10 @@ def test_a_missing_model_comes_with_the_pip_command(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(metadata, "distribution", absent)
     with pytest.raises(ToolMissing, match=r'pip install .*"tosa-tools>=2026.8.0"'):
         MODEL.run(CORPUS / "add_a16w8.tosa", [])
+
+
+def test_small_floats_whose_rows_do_not_fill_bytes_are_refused_as_outputs_too() -> None:
+    net = Net()
+    program = net.program(net.const(np.zeros((1, 3), numpy_dtype(DType.FP6E2M3)), DType.FP6E2M3))
+    with pytest.raises(Unsupported, match="only where rows fill whole bytes"):
+        MODEL.run(dumps(program), [])

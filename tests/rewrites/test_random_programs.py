@@ -1,5 +1,6 @@
 """Every shipped rule and transform keeps its promises on random programs, in front of and behind the clean-ups."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,11 +10,10 @@ import rewrites
 from tosakit.engine.driver import run_steps
 from tosakit.engine.rule import Step
 from tosakit.ir import ops
-from tosakit.ir.enums import DType, RoundingMode
-from tosakit.ir.graph import Op, Tensor
 from tosakit.ir.program import Program
-from tosakit.ir.types import encode
-from tosakit.testing import assert_rule_holds, strategies
+from tosakit.testing import Seeded, assert_rule_holds, strategies
+from tosakit.testing.mutation import Mutation
+from tosakit.testing.special import bool_inside, wide_multipliers
 
 pytestmark = pytest.mark.refmodel
 EXAMPLES = {"remove_identity_rescale": 40, "bool_as_int32": 20, "deduplicate_constants": 20}
@@ -26,62 +26,18 @@ def split(program: Program) -> Program:
     return run_steps(program, [rule], options={rule.name: rule.options("all")}).program
 
 
-def spoilt(program: Program) -> Program:
-    """The program with 32-bit multipliers on INT48, which TOSA forbids."""
-    for block in program.blocks:
-        for op in block.ops:
-            if isinstance(op.attrs, ops.Rescale) and op.inputs[0].dtype == DType.INT48:
-                wide = op.inputs[1].values().astype("int64") << 16
-                data = encode(wide, DType.INT32)
-                multiplier = Tensor("wide", DType.INT32, wide.shape, data)
-                block.add_op(Op(ops.Const(), (), (multiplier,)), like=op)
-                shift = Tensor(
-                    "shift", DType.INT8, wide.shape, encode(op.inputs[2].values().astype("int64") + 16, DType.INT8)
-                )
-                block.add_op(Op(ops.Const(), (), (shift,)), like=op)
-                attrs = ops.Rescale(True, RoundingMode.SINGLE_ROUND, op.attrs.per_channel)
-                new = Op(
-                    attrs,
-                    (op.inputs[0], multiplier, shift, *op.inputs[3:]),
-                    (Tensor("r", op.output.dtype, op.output.shape),),
-                )
-                block.splice(op, [new], {op.output: new.output})
-    return program
-
-
-def legal_shifts(program: Program) -> bool:
-    """Every RESCALE on INT48 has room for 16 more bits of shift."""
-    rescales = [op for b in program.blocks for op in b.ops if isinstance(op.attrs, ops.Rescale)]
-    return all(op.inputs[0].dtype != DType.INT48 or op.inputs[2].values().max() <= 46 for op in rescales)
-
-
-def bool_inside(program: Program) -> Program:
-    """The program with INT8 for every BOOL input and output."""
-    main = program.main
-    inputs = []
-    for old in main.inputs:
-        inputs.append(old)
-        if old.dtype == DType.BOOL:
-            inputs[-1] = main.add_tensor(Tensor("x", DType.INT8, old.shape))
-            cast = main.add_op(Op(ops.Cast(), (inputs[-1],), (Tensor("b", DType.BOOL, old.shape),)), like=main.ops[0])
-            main.replace_uses(old, cast.output)
-    main.set_inputs(inputs)
-    casts = {
-        t: main.add_op(Op(ops.Cast(), (t,), (Tensor("y", DType.INT8, t.shape),))).output
-        for t in dict.fromkeys(main.outputs)
-        if t.dtype == DType.BOOL
-    }
-    main.set_outputs([casts.get(t, t) for t in main.outputs])
-    return program
+def changed(mutation: Mutation) -> Callable[[Program], Program]:
+    """What a mutation makes of a program, or the program."""
+    return lambda program: mutation(Seeded(0), program) or program
 
 
 CONVOLUTIONS = strategies.seeded(rewrites.SPLIT_INT48_BIAS)
 STATE = st.sampled_from([ops.VariableRead, ops.VariableWrite]).flatmap(strategies.operators)
 
 PROGRAMS: dict[str, st.SearchStrategy[Program]] = {
-    "bool_as_int32": strategies.seeded(rewrites.BOOL_AS_INT32).map(bool_inside),
+    "bool_as_int32": strategies.seeded(rewrites.BOOL_AS_INT32).map(changed(bool_inside)),
     "fuse_int48_bias": CONVOLUTIONS.map(split),
-    "legalize_int48_rescale": CONVOLUTIONS.filter(legal_shifts).map(spoilt),
+    "legalize_int48_rescale": CONVOLUTIONS.map(changed(wide_multipliers)),
     "variables_as_inputs": st.one_of(STATE, strategies.programs(most=4)),
 }
 """Programs for rules whose pattern says too little, or is illegal."""

@@ -20,6 +20,7 @@ from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
 from tosakit.ir.program import Program
 from tosakit.oracle.equivalence import check_equivalence
+from tosakit.spec.verify import verify
 
 SHARED = Path(__file__).parents[3] / "shared" / "corpus" / "models"
 
@@ -100,6 +101,19 @@ def test_every_kernel_stride_and_out_pad_is_identical(data: st.DataObject) -> No
 def test_a_kernel_of_the_stride_needs_no_slice() -> None:
     result = apply(RULE, _net(), target="ethos-u55-128")
     assert names(result.program) == ["CONV2D", "RESCALE", "RESHAPE", "TRANSPOSE", "RESHAPE"]
+
+
+def test_a_scale_for_each_of_one_channel_becomes_one_for_each_phase() -> None:
+    net = Net()
+    x = net.input("x", DType.INT16, (1, 2, 3, 2))
+    constants = (net.const([5], DType.INT48), net.const([0], DType.INT16), net.const([0], DType.INT8))
+    weight = net.const(np.arange(8).reshape(1, 2, 2, 2), DType.INT8, "weight")
+    attrs = ops.TransposeConv2d(out_pad=(0, 0, 0, 0), stride=(2, 2), acc_type=DType.INT48)
+    acc = net.op(attrs, (x, weight, *constants), DType.INT48, (1, 4, 6, 1), "acc")
+    program = net.program(net.rescale(acc, DType.INT16, 20000, 20, "y", per_channel=True))
+    result = kept(apply(RULE, program, when="all"))
+    assert [d for d in verify(result.program) if d.severity == "error"] == []
+    assert check_equivalence(program, result.program, vectors=8).equal
 
 
 def test_it_acts_only_where_a_target_needs_it() -> None:

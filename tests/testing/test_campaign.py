@@ -19,6 +19,7 @@ from tosakit.testing.cases import Plan, make_case, run_case
 from tosakit.testing.mutation import MUTATIONS, mutated, piece
 from tosakit.testing.programs import program
 from tosakit.testing.properties import new_errors
+from tosakit.testing.special import bool_inside, narrow_operands, stateful, wide_multipliers
 
 pytestmark = pytest.mark.refmodel
 
@@ -137,6 +138,24 @@ def test_mutations_stay_legal_and_all_of_them_work() -> None:
                 worked[mutation.__name__] = worked.get(mutation.__name__, 0) + 1
     assert len(worked) == len(dict.fromkeys(MUTATIONS)), worked
     assert min(worked.values()) >= 5, worked
+
+
+def test_special_mutations_make_what_they_say() -> None:
+    made: dict[str, int] = {}
+    for seed in range(60):
+        choices = Seeded(seed)
+        original = program(choices)
+        for mutation in (stateful, bool_inside, wide_multipliers, narrow_operands):
+            one = mutation(choices, original)
+            if one is None:
+                continue
+            name = mutation.__name__
+            made[name] = made.get(name, 0) + 1
+            illegal = bool(new_errors(original, one))
+            assert illegal == (name in ("wide_multipliers", "narrow_operands")), (seed, name)
+            tosakit.load(dumps(one))
+    assert len(made) == 4
+    assert min(made.values()) >= 5, made
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from tosakit.catalogue import Catalogue, load_catalogue, option_types
+from tosakit.engine.driver import run_steps
 from tosakit.engine.rule import Rule, Step
 from tosakit.errors import InvalidModel, TosakitError
 from tosakit.io.qparams import dump_qparams
@@ -21,6 +22,7 @@ from tosakit.testing.mutation import mutated
 from tosakit.testing.properties import Fault, Setting, Trial, examine
 from tosakit.testing.reduction import reduce_program
 from tosakit.testing.sketch import Unfit
+from tosakit.testing.special import bool_inside, narrow_operands, stateful, wide_multipliers
 
 TARGETS = ("", "ethos-u55-128", "ethos-u85-256")
 LARGEST_FILE = 1 << 20
@@ -127,7 +129,22 @@ def _program(choices: Choices, plan: Plan, steps: Sequence[Step]) -> tuple[Progr
         program = programs.from_pattern(choices, choices.pick(rules))
     else:
         program = programs.program(choices)
-    return (mutated(choices, program), "") if choices.flag() else (program, "")
+    program = mutated(choices, program) if choices.flag() else program
+    return _prepared(choices, plan, program), ""
+
+
+def _prepared(choices: Choices, plan: Plan, program: Program) -> Program:
+    """The program as it is, after another step, or with what few programs hold, in some cases illegal."""
+    kind = choices.integer(0, 7)
+    if kind == 0:
+        other = choices.pick(list(plan.catalogue().steps.values()))
+        try:
+            options = {other.name: _options(choices, other)}
+            return run_steps(program.clone(), [other], options=options, target=choices.pick(TARGETS)).program
+        except TosakitError:
+            return program  # a case of its own, of the other step
+    special = {1: stateful, 2: bool_inside, 3: bool_inside, 4: wide_multipliers, 5: narrow_operands}.get(kind)
+    return program if special is None else special(choices, program) or program
 
 
 def _options(choices: Choices, step: Step) -> Any:

@@ -1,0 +1,102 @@
+"""Mutations towards what few programs hold: state, BOOL away from the interface, and illegal forms."""
+
+import numpy as np
+
+from tosakit.ir import ops
+from tosakit.ir.enums import DType, NanPropagationMode
+from tosakit.ir.graph import AnyOp, Op, Tensor, TensorExtras
+from tosakit.ir.operator import Attributes
+from tosakit.ir.program import Program
+from tosakit.ir.types import QuantParams, encode
+from tosakit.testing import values
+from tosakit.testing.choices import Choices
+
+_PROPAGATE = NanPropagationMode.PROPAGATE
+
+
+def stateful(choices: Choices, program: Program) -> Program | None:
+    """A variable in the place of an INT8 input, written with a value of its type, where there is one."""
+    result = program.clone()
+    graph = result.main
+    inputs = [t for t in dict.fromkeys(graph.inputs) if t.dtype == DType.INT8 and t.shape]
+    if not inputs or not graph.ops:
+        return None
+    old = choices.pick(inputs)
+    extras = TensorExtras(variable=True, variable_name="state")
+    data = encode(values.values(choices, old.dtype, old.shape), old.dtype)
+    cell = graph.add_tensor(Tensor("state", old.dtype, old.shape, data, extras=extras))
+    read = graph.add_op(Op(ops.VariableRead(), (cell,), (Tensor("now", old.dtype, old.shape),)), like=graph.ops[0])
+    graph.replace_uses(old, read.output)
+    graph.set_inputs([t for t in graph.inputs if t is not old])
+    graph.drop_tensor(old)
+    like = [t for op in graph.ops for t in op.outputs if (t.dtype, t.shape) == (old.dtype, old.shape)]
+    graph.add_op(Op(ops.VariableWrite(), (choices.pick(like),), (cell,)))
+    return result
+
+
+def bool_inside(choices: Choices, program: Program) -> Program | None:
+    """INT8 for every BOOL input and output of the main block, and CASTs."""
+    result = program.clone()
+    main = result.main
+    if not any(t.dtype == DType.BOOL for t in (*main.inputs, *main.outputs)) or not main.ops:
+        return None
+    inputs = []
+    for old in main.inputs:
+        inputs.append(old)
+        if old.dtype == DType.BOOL:
+            inputs[-1] = main.add_tensor(Tensor("x", DType.INT8, old.shape))
+            cast = main.add_op(Op(ops.Cast(), (inputs[-1],), (Tensor("b", DType.BOOL, old.shape),)), like=main.ops[0])
+            main.replace_uses(old, cast.output)
+    main.set_inputs(inputs)
+    casts = {
+        t: main.add_op(Op(ops.Cast(), (t,), (Tensor("y", DType.INT8, t.shape),))).output
+        for t in dict.fromkeys(main.outputs)
+        if t.dtype == DType.BOOL
+    }
+    main.set_outputs([casts.get(t, t) for t in main.outputs])
+    return result
+
+
+def wide_multipliers(choices: Choices, program: Program) -> Program | None:
+    """32-bit multipliers in every RESCALE on INT48 that has room for 16 more bits of shift; illegal."""
+    result = program.clone()
+    found = [(block, op) for block in result.blocks for op in block.ops if _is_narrow_reader(op)]
+    for block, op in found:
+        multiplier, shift = (np.asarray(op.inputs[slot].values(), np.int64) for slot in (1, 2))
+        constants = []
+        for name, array, dtype in (("wide", multiplier << 16, DType.INT32), ("shift", shift + 16, DType.INT8)):
+            tensor = Tensor(name, dtype, array.shape, encode(array, dtype))
+            constants.append(block.add_op(Op(ops.Const(), (), (tensor,)), like=op).output)
+        old = op.attrs
+        assert isinstance(old, ops.Rescale)
+        attrs = ops.Rescale(True, old.rounding_mode, old.per_channel, old.input_unsigned, old.output_unsigned)
+        new: AnyOp = Op(
+            attrs, (op.inputs[0], *constants, *op.inputs[3:]), (Tensor("r", op.output.dtype, op.output.shape),)
+        )
+        block.splice(op, [new], {op.output: new.output})
+    return result if found else None
+
+
+def _is_narrow_reader(op: AnyOp) -> bool:
+    if not isinstance(op.attrs, ops.Rescale) or op.inputs[0].dtype != DType.INT48 or op.attrs.scale32:
+        return False
+    return op.inputs[1].is_constant and op.inputs[2].is_constant and int(op.inputs[2].values().max()) <= 46
+
+
+def narrow_operands(choices: Choices, program: Program) -> Program | None:
+    """One more operator, on INT16 inputs with quantisation parameters, which TOSA has for INT32 only; illegal."""
+    result = program.clone()
+    graph = result.main
+    attrs: Attributes = choices.pick(
+        [ops.Add(), ops.Sub(), ops.Maximum(_PROPAGATE), ops.Minimum(_PROPAGATE), ops.Abs(), ops.ReduceSum(0)]
+    )
+    count = 1 if isinstance(attrs, ops.Abs | ops.ReduceSum) else 2
+    shape = (choices.integer(1, 3), choices.integer(1, 4))
+    operands = [graph.add_tensor(Tensor(f"narrow{slot}", DType.INT16, shape)) for slot in range(count)]
+    graph.set_inputs([*graph.inputs, *operands])
+    size = (1, shape[1]) if isinstance(attrs, ops.ReduceSum) else shape
+    made: AnyOp = graph.add_op(Op(attrs, operands, (Tensor("sum", DType.INT16, size),)))
+    graph.set_outputs([*graph.outputs, made.output])
+    for tensor in (*operands, made.output):
+        graph.annotate(tensor, QuantParams((2.0 ** -choices.integer(8, 13) * choices.pick([1.0, 1.3, 1.9]),)))
+    return result
