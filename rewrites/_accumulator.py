@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tosakit.backend.targets import BIAS_BITS, SMALL, U85, family
 from tosakit.engine.rule import Refusal, describe
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
@@ -28,18 +29,18 @@ CONVOLUTIONS = (ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d
 ONE, ONE_SHIFT = 1 << 14, 14
 """The S16 pair of scale one: it copies every INT48 value that fits INT32."""
 
-BIAS_LOW, BIAS_HIGH = -(1 << 39), (1 << 39) - 1
-"""What Ethos-U55 and U65 keep of a bias: 40 bits; they drop the others without a word."""
+BIAS_LOW, BIAS_HIGH = -(1 << (BIAS_BITS - 1)), (1 << (BIAS_BITS - 1)) - 1
+"""What Ethos-U55 and U65 keep of a bias; they drop the other bits without a word."""
 
 
 def is_small_ethos_u(target: str) -> bool:
-    """True for Ethos-U55 and U65, which take 40-bit biases and one RESCALE per accumulator only."""
-    return target.startswith(("ethos-u55", "ethos-u65"))
+    """True for Ethos-U55 and U65, which keep few bits of a bias and take one RESCALE per accumulator only."""
+    return family(target) in SMALL
 
 
 def is_ethos_u85(target: str) -> bool:
     """True for Ethos-U85, whose compiler cuts a 31-bit multiplier directly behind the RESCALE (ONE, ONE_SHIFT)."""
-    return target.startswith("ethos-u85")
+    return family(target) == U85
 
 
 @dataclass(frozen=True, eq=False)

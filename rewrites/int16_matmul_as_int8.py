@@ -22,7 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from rewrites._accumulator import Integers, Reader, is_small_ethos_u, readers_of
+from rewrites._accumulator import Integers, Reader, readers_of
+from tosakit.backend.targets import takes
 from tosakit.engine.contract import WithinLsb
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -58,7 +59,7 @@ class Plan:
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An int16 MATMUL that only RESCALEs read, whose partial sums are proved to fit INT32."""
     matmul = match[MATMUL]
-    wanted = context.options.when == "all" or is_small_ethos_u(context.target)
+    wanted = context.options.when == "all" or not takes(matmul.name, matmul.inputs[0].dtype, context.target)
     if matmul.output.dtype != DType.INT48 or not wanted:
         return None
     a, b = matmul.inputs[:2]

@@ -90,7 +90,7 @@ def test_rules_use_the_packages_below_them(path: Path) -> None:
         package, *rest = name.split(".")
         assert package not in HOMES
         assert package not in NOBODY[1:]
-        if package == "tosakit":
+        if package == "tosakit" and rest[:2] != ["backend", "targets"]:  # what targets take is data, for rules too
             assert rest[0] not in ("backend", "catalogue", "cli", "rewriting", "testing"), f"no rule may import {name}"
 
 

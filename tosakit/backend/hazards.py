@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tosakit.backend.obstacle import ANY, Entry
-from tosakit.backend.targets import FAMILIES, SMALL, U55, U85
+from tosakit.backend.targets import BIAS_BITS, FAMILIES, SMALL, U55, U85
 from tosakit.errors import TosakitError
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, ResizeMode
@@ -18,8 +18,6 @@ from tosakit.ir.types import BITS
 from tosakit.numerics.intervals import Intervals
 
 CONVOLUTIONS = ("CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D")
-BIAS_BITS = 40
-"""Bits of an INT48 bias that Ethos-U55 and U65 keep."""
 _MOVES = (ops.Identity, ops.Reshape, ops.Transpose, ops.Slice, ops.Reverse, ops.Concat, ops.Tile, ops.Pad)
 
 

@@ -17,6 +17,10 @@ SMALL = (U55, U65)
 """Families without BOOL, int16 MATMUL and free use of INT48 accumulators."""
 
 
+BIAS_BITS = 40
+"""Bits of an INT48 bias that the small families keep."""
+
+
 def family(accelerator: str) -> str:
     """``ethos-u55``, ``ethos-u65`` or ``ethos-u85`` from an accelerator configuration's name."""
     return accelerator.rpartition("-")[0]
@@ -112,6 +116,12 @@ TENSORS = Taken(
     _types("BOOL INT4 INT8 INT16 INT32 INT48 SHAPE"),
 )
 """Element types that a tensor may have at all."""
+
+
+def takes(operator: str, dtype: DType, accelerator: str) -> bool:
+    """Whether an accelerator has an operator on values of an element type; where none is given ("") it is taken."""
+    row = OPERATORS.get(operator)
+    return not accelerator or (row is not None and dtype in taken(row, accelerator))
 
 
 def taken(table: Taken, accelerator: str) -> tuple[DType, ...]:
