@@ -11,7 +11,8 @@ The first RESCALE is, in this order of preference, with R(x) = floor(x + 1/2) an
 - a copy of A / 2^j with the smallest j of each channel; the others take (m, s - j), so d <= m * 2^(j-1-s).
 
 As |R(p) - R(q)| <= ceil(|p - q|), results differ by at most ceil(d). Ethos-U55 and U65 refuse a second RESCALE on an
-accumulator, so by default only graphs for them are changed.
+accumulator. Ethos-U85 takes it, but reads back the 48 bits of a convolution for it: one RESCALE is cheaper in all that
+was measured (docs/costs.md), so it is used there where nothing changes.
 """
 
 from dataclasses import dataclass
@@ -24,12 +25,13 @@ from rewrites._accumulator import (
     ONE,
     ONE_SHIFT,
     Readers,
+    is_ethos_u85,
     is_small_ethos_u,
     readers_of,
     rescale_again,
 )
 from rewrites._first_rescale import Form, best_form
-from tosakit.engine.contract import PER_MATCH, WithinLsb
+from tosakit.engine.contract import PER_MATCH, Exact, WithinLsb
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
 from tosakit.ir import ops
@@ -41,7 +43,7 @@ PRODUCER = Capture(*CONVOLUTIONS, ops.MatMul, ops.MatMulT, ops.Resize)
 
 @dataclass(frozen=True)
 class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, ``all`` always."""
+    """``when``: ``target`` acts for Ethos-U55 and U65, and exactly for convolutions on U85; ``all`` always."""
 
     when: Literal["target", "all"] = "target"
 
@@ -57,13 +59,16 @@ class Plan:
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """Several RESCALEs read the accumulator, and one of the forms is proved in range."""
     accumulator = match[PRODUCER].output
-    wanted = context.options.when == "all" or is_small_ethos_u(context.target)
-    if accumulator.dtype != DType.INT48 or not wanted:
+    needed = context.options.when == "all" or is_small_ethos_u(context.target)
+    cheaper = is_ethos_u85(context.target) and isinstance(match[PRODUCER].attrs, CONVOLUTIONS)
+    if accumulator.dtype != DType.INT48 or not (needed or cheaper):
         return None
     readers = readers_of(accumulator)
     if isinstance(readers, Refusal) or len(readers.rescales) < 2:
-        return readers if isinstance(readers, Refusal) else None
+        return readers if needed and isinstance(readers, Refusal) else None
     form = best_form(readers.rescales, context.intervals.of(accumulator))
+    if not needed and (isinstance(form, Refusal) or not isinstance(form.contract, Exact)):
+        return None
     return form if isinstance(form, Refusal) else Plan(readers, form)
 
 

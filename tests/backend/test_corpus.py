@@ -46,4 +46,8 @@ def test_a_real_model_compiles_everywhere_and_computes_what_it_did(path: Path, c
             assert done.check.kept
         verdict = compile_job(Job(path.stem, data, accelerator))
         assert verdict.accepted, f"{accelerator}: {verdict.reason}"
+        if path.parent == SMALL and not find_obstacles(original, accelerator):
+            before = compile_job(Job(path.stem, dumps(original), accelerator))
+            assert before.accepted
+            assert verdict.total_cycles <= before.total_cycles
         assert [o for o in find_obstacles(done.program, accelerator) if o.kind != "suspected"] == []

@@ -14,7 +14,7 @@ from rewrites.single_rescale_per_accumulator import RULE
 from rewrites.split_int48_bias import RULE as SPLIT
 from tests.support.build import Net, Zeros
 from tests.support.rules import EVERY_INT16, apply, bound, differences, kept, names, refusal, run
-from tosakit.engine.contract import Exact
+from tosakit.engine.contract import Exact, WithinLsb
 from tosakit.engine.driver import run_steps
 from tosakit.io.reader import load
 from tosakit.io.writer import save
@@ -210,9 +210,21 @@ class TestRefuses:
 
 
 class TestLeftAlone:
-    @pytest.mark.parametrize("target", ["", "ethos-u85-256"])
-    def test_targets_that_take_several_readers(self, target: str) -> None:
-        result = apply(RULE, _two_readers(), target=target)
+    def test_no_target(self) -> None:
+        result = apply(RULE, _two_readers(), target="")
+        assert not result.events
+        assert not result.refusals
+
+    def test_what_is_not_exact_on_ethos_u85(self) -> None:
+        """U85 takes several readers: one is only cheaper."""
+        exact = apply(RULE, _two_readers(), target="ethos-u85-256")
+        assert [event.contract for event in exact.events] == [Exact()]
+        net = Net()
+        acc = net.conv2d(net.input("x", DType.INT16, (1, 2, 2, 1)), [[127]], [1 << 34])
+        y, z = net.rescale(acc, DType.INT16, 20000, 40, "y"), net.rescale(acc, DType.INT16, 17000, 41, "z")
+        program = net.program(y, z)
+        assert isinstance(apply(RULE, program, target=U55).events[0].contract, WithinLsb)
+        result = apply(RULE, program, target="ethos-u85-256")
         assert not result.events
         assert not result.refusals
 
