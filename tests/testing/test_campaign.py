@@ -169,6 +169,14 @@ def test_a_piece_of_a_model_is_legal_and_small(path: Path) -> None:
         run_steps(cut, [])
 
 
+def test_a_piece_never_takes_control_flow_along() -> None:
+    cut = [
+        (piece(Seeded(seed), drawn), drawn) for seed in range(60) if len((drawn := program(Seeded(seed))).regions) > 1
+    ]
+    assert any(one is None for one, _ in cut)
+    assert all(len(one.regions) == 1 for one, _ in cut if one is not None)
+
+
 def test_another_campaign_or_something_else_in_the_folder_is_refused(tmp_path: Path) -> None:
     run_campaign(Plan(names=("remove_dead_code",)), tmp_path, examples=1)
     with pytest.raises(InvalidArgument, match="holds a campaign with other rules"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tosakit.errors import TosakitError
+from tosakit.errors import InvalidModel, TosakitError
 from tosakit.io.writer import dumps
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
@@ -50,7 +50,10 @@ def mutated(choices: Choices, program: Program, *, most: int = 4) -> Program:
 
 
 def piece(choices: Choices, program: Program) -> Program | None:
-    """Some result and up to :data:`PIECE` operators that it comes from, as a program of its own."""
+    """Some result and up to :data:`PIECE` operators that it comes from, as a program of its own.
+
+    None where control flow or state is among them, which need the rest of their program.
+    """
     computed = [op for op in _computed(program.main) if op.outputs and op.output.dtype != DType.SHAPE]
     if not computed:
         return None
@@ -65,7 +68,10 @@ def piece(choices: Choices, program: Program) -> Program | None:
         taken[op] = None
         todo += [t.producer for t in op.inputs if t.producer is not None]
     outside = [t for op in taken for t in op.outputs if any(user not in taken for user in t.users) or op is last]
-    cut, _ = extract([op.record for op in taken], [t for t in dict.fromkeys(outside) if t.dtype != DType.SHAPE])
+    try:
+        cut, _ = extract([op.record for op in taken], [t for t in dict.fromkeys(outside) if t.dtype != DType.SHAPE])
+    except InvalidModel:
+        return None
     return replace(cut, version=program.version)
 
 
