@@ -177,6 +177,13 @@ def test_a_piece_never_takes_control_flow_along() -> None:
     assert all(len(one.regions) == 1 for one, _ in cut if one is not None)
 
 
+def test_programs_with_state_are_mutated_without_a_fault() -> None:
+    held = [one for seed in range(40) if (one := stateful(Seeded(seed), program(Seeded(seed)))) is not None]
+    assert len(held) >= 5
+    for seed, one in enumerate(held):
+        assert not new_errors(one, mutated(Seeded(seed), one, most=8))
+
+
 def test_another_campaign_or_something_else_in_the_folder_is_refused(tmp_path: Path) -> None:
     run_campaign(Plan(names=("remove_dead_code",)), tmp_path, examples=1)
     with pytest.raises(InvalidArgument, match="holds a campaign with other rules"):

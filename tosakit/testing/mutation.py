@@ -209,7 +209,8 @@ def retyped(
 ) -> Program:
     """The program with other attributes and input shapes in its main block, every result's shape inferred anew.
 
-    Raises InvalidArgument where an operator does not take what it is given now, and for control flow and state.
+    Raises InvalidArgument where an operator does not take what it is given now and for control flow, InvalidModel for
+    state.
     """
     main, graph = program.main, Graph(program.main.name)
     twins: dict[Tensor, Tensor] = {}
@@ -219,6 +220,8 @@ def retyped(
     graph.set_inputs([twins[t] for t in main.inputs])
     for op in main.ops:
         attrs = (attributes or {}).get(op, op.attrs)
+        if any(t not in twins for t in op.inputs):
+            raise InvalidModel(f"{op.name} reads state, whose shape does not follow from the inputs")
         operands = [twins[t] for t in op.inputs]
         types = [(t.dtype, t.shape) for t in op.outputs]
         if not isinstance(attrs, _CONSTANTS):
