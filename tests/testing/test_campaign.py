@@ -178,7 +178,7 @@ def test_a_piece_never_takes_control_flow_along() -> None:
 
 
 def test_programs_with_state_are_mutated_without_a_fault() -> None:
-    held = [one for seed in range(40) if (one := stateful(Seeded(seed), program(Seeded(seed)))) is not None]
+    held = [one for seed in range(60) if (one := stateful(Seeded(seed), program(Seeded(seed)))) is not None]
     assert len(held) >= 5
     for seed, one in enumerate(held):
         assert not new_errors(one, mutated(Seeded(seed), one, most=8))

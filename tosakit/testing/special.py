@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tosakit.errors import InvalidModel
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.graph import AnyOp, Op, Tensor, TensorExtras
@@ -29,7 +30,11 @@ def stateful(choices: Choices, program: Program) -> Program | None:
     graph.replace_uses(old, read.output)
     graph.set_inputs([t for t in graph.inputs if t is not old])
     graph.drop_tensor(old)
-    like = [t for op in graph.ops for t in op.outputs if (t.dtype, t.shape) == (old.dtype, old.shape)]
+    try:
+        operators = graph.ops
+    except InvalidModel:  # control flow, whose order among operators with state is fixed, stands in front
+        return None
+    like = [t for op in operators for t in op.outputs if (t.dtype, t.shape) == (old.dtype, old.shape)]
     graph.add_op(Op(ops.VariableWrite(), (choices.pick(like),), (cell,)))
     return result
 
