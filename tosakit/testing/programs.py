@@ -18,7 +18,7 @@ from tosakit.testing.choices import Choices
 from tosakit.testing.recipes import make
 from tosakit.testing.sketch import INTEGER, Sketch, Space, Unfit
 
-ATTEMPTS = 40
+ATTEMPTS = 400
 """Draws of a pattern before it is taken to be impossible."""
 
 _NOT_IN_PROGRAMS = (ops.Const, ops.ConstShape, ops.Custom, ops.Variable, ops.VariableRead, ops.VariableWrite)
