@@ -82,3 +82,13 @@ def test_values_are_not_judged_behind_a_shift_of_a_wrong_rank() -> None:
     attrs = ops.Rescale(True, RoundingMode.SINGLE_ROUND, True, False, False)
     block.op(attrs, [*operands, *zeros], (I8, [2, 3]))
     assert [d.code for d in check(net.program())] == ["WrongRank"]
+
+
+def test_a_shift_without_values_ends_nothing() -> None:
+    net = Net(Block(), {}, 0)
+    block = net.main
+    operands = [block.input(I32, 2, 3), block.const([1 << 30], I32), block.raw(I8, [0], b"")]
+    zeros = [block.const([0], I32), block.const([0], I8)]
+    attrs = ops.Rescale(True, RoundingMode.SINGLE_ROUND, False, False, False)
+    block.op(attrs, [*operands, *zeros], (I8, [2, 3]))
+    assert [d for d in check(net.program()) if d.severity == "error"] == []

@@ -105,6 +105,8 @@ def _rescale(op: AnyOp, intervals: Intervals) -> Iterator[Finding]:
     shifts = constant_array(op.inputs[2])
     if not isinstance(attrs, ops.Rescale) or source.dtype not in INTEGER_RANGES:
         return
+    if shifts is not None and not shifts.size:
+        return  # a size that only run time knows
     if shifts is None or (not attrs.scale32 and constant_array(op.inputs[1]) is None):
         yield _unknown("multiplier and shift are no constants, and what they allow is not known", op.inputs[2])
         return
