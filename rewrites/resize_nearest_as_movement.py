@@ -62,6 +62,8 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     wanted = resize.output.is_used and (context.options.when == "all" or is_small_ethos_u(context.target))
     if resize.attrs.mode != ResizeMode.NEAREST or not wanted or x.dtype not in (DType.INT8, DType.INT16):
         return None
+    if resize.output.dtype != x.dtype:
+        return None
     for tensor in constants:
         if not tensor.is_constant:
             return Refusal(f'"{tensor.name}" is no constant, so which rows are read is not known')

@@ -100,6 +100,15 @@ def test_it_acts_only_where_a_target_needs_it() -> None:
             assert not apply(RULE, program, target=target).events
 
 
+def test_an_illegal_one_with_the_type_of_bilinear_is_left_alone() -> None:
+    net, builder = Net(), Builder("c")
+    x = net.input("x", DType.INT16, (1, 2, 2, 1))
+    sizes = [builder.const_shape(values) for values in ([2, 1, 2, 1], [0, 0], [1, 1])]
+    net.take(builder)
+    y = net.op(ops.Resize(ResizeMode.NEAREST), (x, *sizes), DType.INT48, (1, 4, 4, 1), "y")
+    assert not apply(RULE, net.program(net.rescale(y, DType.INT16, 1 << 14, 14, "z")), when="all").events
+
+
 def test_offsets_that_vela_ignores_are_known_and_helped() -> None:
     assert [[h.kind for h in hazards(program, U55)] for program in WRONG[:2]] == [["miscompiled"]] * 2
     for program in WRONG:

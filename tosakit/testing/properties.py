@@ -95,16 +95,9 @@ def _of_the_text(program: Program, original: bytes, done: Rewriting, result: byt
 
 
 def new_errors(before: Program, after: Program) -> Counter[str]:
-    """Errors of the verifier in ``after`` beyond those of their code in ``before``; nothing where that is no more."""
-    found = Counter(finding.code for finding in verify(before) if finding.severity == "error")
-    new: Counter[str] = Counter()
-    for finding in verify(after):
-        if finding.severity == "error":
-            if found[finding.code] > 0:
-                found[finding.code] -= 1
-            else:
-                new[str(finding)] += 1
-    return new
+    """Errors of the verifier in ``after`` of codes that ``before`` has none of; a faulty operator may be copied."""
+    known = dict.fromkeys(finding.code for finding in verify(before) if finding.severity == "error")
+    return Counter(str(d) for d in verify(after) if d.severity == "error" and d.code not in known)
 
 
 def _loaded(data: bytes, source: Program) -> Program:

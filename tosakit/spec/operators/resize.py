@@ -1,7 +1,8 @@
 """RESIZE: limits of scale, offset and border, and the size of the result."""
 
 from tosakit.ir import ops
-from tosakit.spec.call import Call, Codes, Size
+from tosakit.ir.enums import DType, ResizeMode
+from tosakit.spec.call import Call, Codes, Finding, Size
 
 RESIZE = Codes(
     result="ResizeOutputShapeMismatch",
@@ -13,6 +14,7 @@ MAX_NUMERATOR = 1 << 11
 
 def resize(call: Call[ops.Resize]) -> None:
     """RESIZE: ((size - 1) * numerator - offset + border) / denominator + 1 on each axis, divided exactly."""
+    _check_mode(call)
     scale, offset, border = call.integers("scale"), call.integers("offset"), call.integers("border")
     declared = call.declared("output") or ()
     for place, axis in enumerate("HW", 1):
@@ -28,6 +30,21 @@ def resize(call: Call[ops.Resize]) -> None:
         if _check_terms(call, axis, numerator, denominator, offset[index], border[index]):
             size = _resized(call, axis, numerator, denominator, border[index] - offset[index])
             call.bind(f"O{axis}", size)
+
+
+_SUMS = {DType.INT8: DType.INT32, DType.INT16: DType.INT48}
+
+
+def _check_mode(call: Call[ops.Resize]) -> None:
+    """NEAREST passes integers on, BILINEAR gives their sums of products."""
+    source = call.dtype("input")
+    if source not in _SUMS or call.attrs.mode not in (ResizeMode.NEAREST, ResizeMode.BILINEAR):
+        return
+    wanted = source if call.attrs.mode == ResizeMode.NEAREST else _SUMS[source]
+    for _, tensor in call.results:
+        if tensor.dtype not in (wanted, DType.UNKNOWN):
+            message = f"output is {tensor.dtype.name}, {call.attrs.mode.name} of {source.name} gives {wanted.name}"
+            call.findings.append(Finding("WrongOutputType", message, (tensor,)))
 
 
 def _check_size(call: Call[ops.Resize], name: str, size: Size) -> None:
