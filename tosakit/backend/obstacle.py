@@ -58,8 +58,9 @@ class Obstacle:
     @property
     def helps(self) -> str:
         """What helps, as a sentence."""
-        rules = " and ".join(self.entry.rules)
-        by_rule = f"The rule {rules} helps" if rules else ""
+        rules = self.entry.rules
+        several = len(rules) > 1
+        by_rule = f"The rule{'s' * several} {' and '.join(rules)} help{'s' * (not several)}" if rules else ""
         return ". ".join(part for part in (by_rule, self.entry.advice) if part) or "No rewrite is known"
 
     def __str__(self) -> str:
