@@ -32,10 +32,10 @@ def island_of(start: AnyOp) -> Island | Refusal | None:
 
     A Refusal names what has no form in integers. O(size of the island).
     """
+    if not any(_bools(start)) or any(t.dtype == DType.BOOL and _is_computed(t) for t in start.inputs):
+        return None
     found = dict.fromkeys([start])
     todo = [start]
-    if not any(_bools(start)):
-        return None
     problem: Refusal | None = None
     while todo:
         op = todo.pop()
@@ -59,6 +59,11 @@ def island_of(start: AnyOp) -> Island | Refusal | None:
 
 def _bools(op: AnyOp) -> Iterator[Tensor]:
     return (tensor for tensor in (*op.inputs, *op.outputs) if tensor.dtype == DType.BOOL)
+
+
+def _is_computed(tensor: Tensor) -> bool:
+    producer = tensor.producer
+    return producer is not None and not isinstance(producer.attrs, Entry) and not tensor.is_constant
 
 
 def _boundary(tensor: Tensor, other: AnyOp | None) -> Refusal:
