@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import BAD, CORPUS, Run, files
+from tests.support.build import Net
 from tosakit.io.reader import load
+from tosakit.io.writer import save
 from tosakit.ir.enums import DType
 
 pytestmark = pytest.mark.refmodel
@@ -57,6 +59,20 @@ def test_exact_rewrites_say_so(run: Run) -> None:
         r"\d+ more skipped, where the original is not valid",
         ran.last_line,
     )
+
+
+def test_of_several_contracts_of_a_rule_the_weakest_is_told(run: Run, folder: Path) -> None:
+    net = Net()
+    x = net.input("x", DType.INT16, (4,))
+    doubled = net.add(x, x, "doubled")
+    save(net.program(net.add(doubled, x, "tripled")), folder / "sums.tosa")
+    scales = {name: {"scale": scale} for name, scale in (("x", 0.5), ("doubled", 0.5), ("tripled", 0.7))}
+    (folder / "sums.qparams.json").write_text(json.dumps({"tensors": scales}))
+    ran = run("rewrite", "sums.tosa", "--vectors", "4", "--report", "r.json")
+    exact, bounded = (e["contract"]["lsb"] for e in json.loads((folder / "r.json").read_text())["rewrites"][:2])
+    assert exact < bounded
+    assert f"within {bounded:.3g}" in ran.out
+    assert "or better" in ran.out
 
 
 def test_nothing_to_do_says_so_and_writes_the_same_bytes(run: Run, folder: Path) -> None:

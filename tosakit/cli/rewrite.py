@@ -1,6 +1,7 @@
 """``tosakit rewrite``: load, rewrite, check, write, perhaps compile, and say what happened."""
 
 import argparse
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tosakit.cli.trace import TraceFile
 from tosakit.cli.vela import compile_quietly, compile_with, print_vela
 from tosakit.cli.vela_comparison import compare, print_comparison
 from tosakit.engine.bounds import OutputBound
+from tosakit.engine.contract import Contract, Exact, WithinLsb
 from tosakit.engine.rule import Step
 from tosakit.errors import InvalidArgument, TosakitError
 from tosakit.io.qparams import apply_qparams, load_qparams, save_qparams, sidecar_path
@@ -233,16 +235,25 @@ def _annotate(program: Program, options: argparse.Namespace, source: Path | byte
     return True
 
 
+def _weakest(contracts: list[Contract]) -> str:
+    """The contract that promises least, with the word that others promise more."""
+
+    def looseness(contract: Contract) -> float:
+        if isinstance(contract, WithinLsb):
+            return contract.lsb
+        return -1.0 if isinstance(contract, Exact) else math.inf
+
+    weakest = max(contracts, key=looseness)
+    better = any(looseness(contract) < looseness(weakest) for contract in contracts)
+    return f"{weakest}{', or better' if better else ''}"
+
+
 def _print(done: Rewriting) -> None:
-    contracts: dict[str, str] = {}
+    contracts: dict[str, list[Contract]] = {}
     for event in done.result.events:
-        text = str(event.contract)
-        told = contracts.setdefault(event.rule, text)
-        if told != text and not told.endswith(" and others"):
-            contracts[event.rule] = f"{told} and others"
-    fired = done.result.rules_fired
-    if fired:
-        rows = [(name, count, contracts[name]) for name, count in fired.items()]
+        contracts.setdefault(event.rule, []).append(event.contract)
+    rows = [(name, len(given), _weakest(given)) for name, given in contracts.items()]
+    if rows:
         table("rewrites", ("rule", "rewrites", "contract"), rows)
     if done.check is not None and done.check.equivalence is not None:
         proved = {bound.name: bound for bound in done.bounds}
