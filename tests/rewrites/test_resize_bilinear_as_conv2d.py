@@ -1,6 +1,5 @@
 """Bilinear RESIZE as convolutions is bit-identical, on int8 and int16, and refuses the rest."""
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,31 +11,16 @@ from rewrites.resize_bilinear_as_conv2d import RULE
 from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D
 from tests.support.build import Net
 from tests.support.ethos_u import FAMILIES, accepted
+from tests.support.resize import Pair, add_resize, legal_axes
 from tests.support.rules import apply, kept, names, refusal
 from tosakit.engine.driver import run_steps
 from tosakit.io.reader import load
 from tosakit.io.writer import save
-from tosakit.ir import ops
-from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.program import Program
 from tosakit.oracle.equivalence import check_equivalence
 
 SHARED = Path(__file__).parents[3] / "shared" / "corpus" / "models"
-Pair = tuple[int, int]
-
-
-def _size(size: int, scale: Pair, offset: int, border: int) -> int:
-    """Output size, or 0 where TOSA allows none."""
-    wanted = (size - 1) * scale[0] - offset + border
-    return wanted // scale[1] + 1 if wanted >= 0 and wanted % scale[1] == 0 else 0
-
-
-def _axes(scale: Pair) -> list[tuple[int, int, int]]:
-    """Every size, offset and border of one axis that give an output."""
-    n = scale[0]
-    every = itertools.product(range(1, 6), range(-n, 2 * n + 1), range(-2 * n, n))
-    return [(size, offset, border) for size, offset, border in every if _size(size, scale, offset, border)]
 
 
 def _net(
@@ -51,12 +35,7 @@ def _net(
     net = Net()
     dtype, acc_type = (DType.INT16, DType.INT48) if wide else (DType.INT8, DType.INT32)
     x = net.input("x", dtype, (batch, *size, 3))
-    builder = Builder("r")
-    shapes = [builder.const_shape([*scales[0], *scales[1]]), builder.const_shape(offsets), builder.const_shape(borders)]
-    net.take(builder)
-    out = [_size(size[a], scales[a], offsets[a], borders[a]) for a in (0, 1)]
-    attrs = ops.Resize(mode=ResizeMode.BILINEAR)
-    acc = net.op(attrs, (x, *shapes), acc_type, (batch, *out, 3), "acc")
+    acc = add_resize(net, ResizeMode.BILINEAR, x, scales, offsets, borders, acc_type)
     return net.program(net.rescale(acc, dtype, 1 << 14, 14 + 4, "y"))
 
 
@@ -70,7 +49,9 @@ def test_every_scale_offset_and_border_is_identical(data: st.DataObject) -> None
     scales, offsets, borders, size = [], [], [], []
     for _ in (0, 1):
         scales.append((data.draw(st.integers(1, 9)), data.draw(st.integers(1, 3))))
-        for column, drawn in zip((size, offsets, borders), data.draw(st.sampled_from(_axes(scales[-1]))), strict=True):
+        for column, drawn in zip(
+            (size, offsets, borders), data.draw(st.sampled_from(legal_axes(scales[-1]))), strict=True
+        ):
             column.append(drawn)
     program = _net(
         (size[0], size[1]),
@@ -114,7 +95,7 @@ def test_it_refuses_weights_beyond_int8() -> None:
 
 def test_it_refuses_sums_that_are_an_output() -> None:
     program = _net()
-    program.main.set_outputs([*program.main.outputs, program.main.tensor("acc")])
+    program.main.set_outputs([*program.main.outputs, program.main.tensor("resized")])
     assert "is also read by OUTPUT" in refusal(apply(RULE, program, when="all"))
 
 

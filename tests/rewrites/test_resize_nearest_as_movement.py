@@ -1,6 +1,5 @@
 """NEAREST RESIZE by movement is identical for every scale, offset and border, and Vela takes it."""
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from rewrites.resize_nearest_as_movement import RULE
 from tests.support.build import Net
 from tests.support.ethos_u import FAMILIES, accepted, hazards
+from tests.support.resize import Pair, add_resize, legal_axes
 from tests.support.rules import apply, kept, names
 from tosakit.backend.vela import compile_for_ethos_u
 from tosakit.io.writer import save
@@ -21,22 +21,8 @@ from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.program import Program
 from tosakit.oracle.equivalence import check_equivalence
 
-Pair = tuple[int, int]
 U55 = "ethos-u55-128"
 ALIGNED = (0, 0)
-
-
-def _size(size: int, scale: Pair, offset: int, border: int) -> int:
-    """Output size, or 0 where TOSA allows none."""
-    wanted = (size - 1) * scale[0] - offset + border
-    return wanted // scale[1] + 1 if wanted >= 0 and wanted % scale[1] == 0 else 0
-
-
-def _axes(scale: Pair) -> list[tuple[int, int, int]]:
-    """Every size, offset and border of one axis that give an output."""
-    n = scale[0]
-    every = itertools.product(range(1, 6), range(-n, 2 * n + 1), range(-2 * n, n))
-    return [(size, offset, border) for size, offset, border in every if _size(size, scale, offset, border)]
 
 
 def _net(
@@ -50,11 +36,7 @@ def _net(
 ) -> Program:
     net = Net()
     x = net.input("x", dtype, (batch, *size, 2))
-    builder = Builder("r")
-    shapes = [builder.const_shape([*scales[0], *scales[1]]), builder.const_shape(offsets), builder.const_shape(borders)]
-    net.take(builder)
-    out = [_size(size[a], scales[a], offsets[a], borders[a]) for a in (0, 1)]
-    return net.program(net.op(ops.Resize(ResizeMode.NEAREST), (x, *shapes), dtype, (batch, *out, 2), "y"))
+    return net.program(add_resize(net, ResizeMode.NEAREST, x, scales, offsets, borders, dtype))
 
 
 def test_golden(golden: Callable[..., None]) -> None:
@@ -67,7 +49,7 @@ def test_every_scale_offset_and_border_is_identical(data: st.DataObject) -> None
     drawn = []
     for _ in (0, 1):
         scale = (data.draw(st.integers(1, 8)), data.draw(st.integers(1, 5)))
-        drawn.append((scale, *data.draw(st.sampled_from(_axes(scale)))))
+        drawn.append((scale, *data.draw(st.sampled_from(legal_axes(scale)))))
     (scale_y, height, offset_y, border_y), (scale_x, width, offset_x, border_x) = drawn
     program = _net(
         (height, width),
