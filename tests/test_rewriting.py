@@ -217,15 +217,30 @@ def test_rules_are_not_asked_about_operators_of_no_clear_meaning(operands: int) 
     net = Net()
     x = net.input("x", I32, (4,))
     program = net.program(net.op(ops.Add(), [x] * operands, I32, (4,), "y"))
-    with pytest.raises(InvalidModel, match=r"no rule repairs:\n  error: (.|\n)*WrongInputList at .* #0 ADD"):
+    with pytest.raises(InvalidModel, match=r"no rule repairs; (.|\n)*  error: (.|\n)*WrongInputList at .* #0 ADD"):
         run(program, AGAIN)
+
+
+def test_a_rule_that_an_illegal_program_takes_by_surprise_is_not_to_blame() -> None:
+    def surprised(builder: Builder, op: AnyOp) -> Tensor:
+        raise KeyError(op.output.name)
+
+    failing = rule(ops.Add, surprised)
+    with pytest.raises(RuleBug, match="KeyError"):
+        run(sums(1), failing)
+    net = Net()
+    program = net.program(net.add(net.input("x", I16, (4,)), net.const([1], I16), "y"))
+    with pytest.raises(InvalidModel, match=r"not legal TOSA, and rule under_test failed(.|\n)*WrongInputType at .*ADD"):
+        run(program, failing)
 
 
 def test_rules_are_not_asked_about_constants_without_data() -> None:
     net = Net()
     lost = Tensor("lost", I32, (4,))
     net.graph.add_op(Op(ops.Const(), (), (lost,)))
-    with pytest.raises(InvalidModel, match=r'no rule repairs:\n  error: (.|\n)*ConstantWithoutData at .* \("lost"\)'):
+    with pytest.raises(
+        InvalidModel, match=r'no rule repairs; (.|\n)*  error: (.|\n)*ConstantWithoutData at .* \("lost"\)'
+    ):
         run(net.program(net.add(net.input("x", I32, (4,)), lost)), AGAIN)
 
 

@@ -107,21 +107,32 @@ def run(
     require_target(target)
     diagnostics = verify(before)
     if hopeless := [finding for finding in _errors(diagnostics) if finding.code not in REPAIRABLE]:
-        raise InvalidModel(f"the program is not legal TOSA in a way that no rule repairs:\n  {_listed(hopeless)}")
+        raise InvalidModel(
+            "the program is not legal TOSA in a way that no rule repairs; correct what wrote it "
+            f"(tosakit check --explain shows each place):\n  {_listed(hopeless)}"
+        )
     program = before.clone()
     done = Rewriting(before, program, tuple(steps), RewriteResult(program), diagnostics)
     total, last = done.result, before
     for batch in batches(steps):
         left = None if stop_after is None else max(stop_after - len(total.events), 0)
-        part = run_steps(
-            program,
-            batch,
-            target=target,
-            options=options,
-            stop_after=left,
-            trace=trace,
-            for_check=check != "none",
-        )
+        try:
+            part = run_steps(
+                program,
+                batch,
+                target=target,
+                options=options,
+                stop_after=left,
+                trace=trace,
+                for_check=check != "none",
+            )
+        except RuleBug as error:
+            if error.__cause__ is None or not (errors := _errors(diagnostics)):
+                raise
+            raise InvalidModel(
+                f"the program is not legal TOSA, and {error}. Correct it first; if that still fails, the rule is at "
+                f"fault:\n  {_listed(errors)}"
+            ) from error
         total.events.extend(part.events)
         total.refusals.extend(part.refusals)
         total.boundary.extend(part.boundary)
@@ -203,8 +214,7 @@ def settle(
 
 def _require_kept(check: CheckReport) -> None:
     if not check.kept:
-        more = [f"... and {len(check.reasons) - SHOWN} more"] if len(check.reasons) > SHOWN else []
-        reasons = "\n  ".join([*check.reasons[:SHOWN], *more])
+        reasons = _listed(check.reasons)
         raise NotEquivalent(f"the result does not keep what its rewrites promise; nothing was written:\n  {reasons}")
 
 
@@ -227,5 +237,6 @@ def _errors(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
     return [finding for finding in findings if finding.severity == "error"]
 
 
-def _listed(findings: Sequence[Diagnostic]) -> str:
-    return "\n  ".join(str(finding) for finding in findings[:SHOWN])
+def _listed(found: Sequence[Diagnostic | str]) -> str:
+    more = [f"... and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return "\n  ".join([*map(str, found[:SHOWN]), *more])
