@@ -14,12 +14,11 @@ Ethos-U55 and U65 take ARGMAX of INT8 along a last axis of up to 127 elements wi
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from rewrites._accumulator import is_small_ethos_u
 from rewrites._halves import reduce_by_halves
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -38,13 +37,6 @@ MOST_BITS = {DType.INT8: 22, DType.INT16: 14}
 
 
 @dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, and only where they need it; ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
-
-
-@dataclass(frozen=True)
 class Plan:
     """Bits of the index."""
 
@@ -55,7 +47,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An integer ARGMAX that the target refuses, with an axis short enough."""
     argmax = match[ARGMAX]
     x = argmax.inputs[0]
-    if x.dtype not in MOST_BITS or not (context.options.when == "all" or is_small_ethos_u(context.target)):
+    if x.dtype not in MOST_BITS or not context.options.acts(context.target):
         return None
     if min(x.shape, default=1) < 1:
         return Refusal(f'"{x.name}" has the shape {list(x.shape)}, which is not static')
@@ -108,5 +100,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Find ARGMAX as the largest of keys that hold value and index.",
-    options=Options,
+    options=ForSmallEthosU,
 )

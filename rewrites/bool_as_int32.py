@@ -15,11 +15,10 @@ Ethos-U55 and U65 take no BOOL at all. An island of BOOL tensors is rewritten as
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
-from rewrites._accumulator import is_small_ethos_u
 from rewrites._bool_arithmetic import MAXIMUM, MINIMUM, Form
 from rewrites._bool_island import KINDS, Island, island_of
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -34,13 +33,6 @@ ROOT: Capture[Attributes] = Capture(*KINDS)
 LARGEST = (1 << 31) - 1
 
 
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
-
-
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The island, the pairs whose difference fits INT32, and the SELECTs that are a MAXIMUM or MINIMUM."""
@@ -52,7 +44,7 @@ class Plan:
 
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An island without BOOL inputs and outputs of the graph."""
-    wanted = context.options.when == "all" or is_small_ethos_u(context.target)
+    wanted = context.options.acts(context.target)
     island = island_of(match.root) if wanted else None
     if not isinstance(island, Island):
         return island
@@ -104,5 +96,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Compute comparisons, logic and selections as INT32 arithmetic, BOOL tensors as 0 and 1.",
-    options=Options,
+    options=ForSmallEthosU,
 )

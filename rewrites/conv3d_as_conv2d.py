@@ -10,16 +10,15 @@ channel index and n and od to one batch index that is a 2D convolution, term by 
 zero point, which adds nothing, as CONV3D pads. Every value is identical. INT48 must not be moved, so the RESCALE stays
 in front.
 
-Ethos-U55 and U65 take no CONV3D whose kernel is deeper than one.
+Ethos-U55 and U65 take no CONV3D whose kernel is deeper than one, of INT16 none with a stride or padding in depth.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from rewrites._accumulator import is_small_ethos_u
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
@@ -29,13 +28,6 @@ from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Op, Tensor
 
 CONV = Capture(ops.Conv3d)
-
-
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
 
 
 @dataclass(frozen=True)
@@ -49,8 +41,10 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An integer CONV3D of constant weights whose accumulator only RESCALEs read."""
     conv = match[CONV]
     x, weight, _, input_zp, _ = conv.inputs
-    wanted = context.options.when == "all" or is_small_ethos_u(context.target)
+    wanted = context.options.acts(context.target)
     if conv.output.dtype not in (DType.INT32, DType.INT48) or not wanted or not conv.output.is_used:
+        return None
+    if context.options.when == "target" and _is_taken(conv):
         return None
     for tensor in (weight, input_zp):
         if not tensor.is_constant:
@@ -63,6 +57,12 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
                 f'the accumulator "{conv.output.name}" is also read by {describe(reader)}, not to be rescaled'
             )
     return Plan(conv.output.users)
+
+
+def _is_taken(conv: Op[ops.Conv3d]) -> bool:
+    attrs = conv.attrs
+    plain = conv.inputs[0].dtype == DType.INT8 or (attrs.stride[0] == 1 and not any(attrs.pad[:2]))
+    return conv.inputs[1].shape[1] == 1 and plain
 
 
 def replacement(match: Match, plan: Plan) -> Replacement:
@@ -136,5 +136,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Compute a CONV3D as a CONV2D: depth taps on the channels, output depths on the batch.",
-    options=Options,
+    options=ForSmallEthosU,
 )

@@ -8,10 +8,10 @@ both operands have one scale that is no power of two; the product is cheaper the
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from rewrites._when import ForEthosU55
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
@@ -26,13 +26,6 @@ ADD = Capture(ops.Add, operands=(LEFT, RIGHT))
 
 
 @dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
-
-
-@dataclass(frozen=True)
 class Plan:
     """What is doubled."""
 
@@ -42,7 +35,7 @@ class Plan:
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """Two RESCALEs of one tensor by the same numbers, whose multipliers are not all powers of two."""
     left, right = match[LEFT], match[RIGHT]
-    wanted = context.options.when == "all" or context.target.startswith("ethos-u55")
+    wanted = context.options.acts(context.target)
     if not wanted or left.inputs[0] is not right.inputs[0] or left.output.dtype != DType.INT32:
         return None
     for op in (left, right):
@@ -76,5 +69,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Multiply by two where a rescaled tensor is added to itself.",
-    options=Options,
+    options=ForEthosU55,
 )

@@ -7,9 +7,7 @@ The value is the same. A tensor has one name, so the output gets a new one, whic
 Vela takes no output that no operator writes.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
+from rewrites._when import ForEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.rule import Context, Event, Outcome, Refused, RenamedOutput, Transform
 from tosakit.ir import ops
@@ -20,16 +18,9 @@ from tosakit.ir.program import Program
 NAME = "identity_for_passed_outputs"
 
 
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
-
-
 def run(program: Program, context: Context) -> Outcome:
     """Give every output of the graph that is an input an operator that writes it."""
-    if context.options.when == "target" and not context.target.startswith("ethos-u"):
+    if not context.options.acts(context.target):
         return Outcome()
     graph = program.main
     passed = [t for t in dict.fromkeys(graph.outputs) if t.producer is graph.entry]
@@ -60,5 +51,5 @@ TRANSFORM = Transform(
     run,
     Exact(),
     "Put an IDENTITY between an input of the graph and an output that is the same tensor.",
-    Options,
+    ForEthosU,
 )

@@ -18,11 +18,11 @@ Ethos-U55 and U65 have no int16 MATMUL.
 import math
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal
 
 import numpy as np
 
 from rewrites._accumulator import Integers, Reader, readers_of
+from rewrites._when import ForSmallEthosU
 from tosakit.backend.targets import takes
 from tosakit.engine.contract import WithinLsb
 from tosakit.engine.pattern import Capture, Match
@@ -40,13 +40,6 @@ GUARD_BITS = 13
 
 HIGH, CROSS, LOW = 16, 8, 0
 """Bits that a product of two high bytes, of a high and a low byte, and of two low bytes stand above the result."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,5 +174,5 @@ RULE = Rule(
     replacement=replacement,
     contract=WithinLsb(1, because="byte products are scaled and rounded one by one before they are added"),
     summary="Compute an int16 MATMUL as four int8 ones, on the high and the low bytes.",
-    options=Options,
+    options=ForSmallEthosU,
 )

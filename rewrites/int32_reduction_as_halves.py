@@ -10,10 +10,9 @@ Ethos-U55 and U65 reduce INT8 and INT16 only.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
-from rewrites._accumulator import is_small_ethos_u
 from rewrites._halves import reduce_by_halves
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -22,13 +21,6 @@ from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 
 REDUCTION: Capture[ops.ReduceMax | ops.ReduceMin] = Capture(ops.ReduceMax, ops.ReduceMin, operands=(None,))
-
-
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """A reduction of INT32 with a static shape."""
     reduction = match[REDUCTION]
     x = reduction.inputs[0]
-    if x.dtype != DType.INT32 or not (context.options.when == "all" or is_small_ethos_u(context.target)):
+    if x.dtype != DType.INT32 or not context.options.acts(context.target):
         return None
     if min(x.shape, default=1) < 1:
         return Refusal(f'"{x.name}" has the shape {list(x.shape)}, which is not static')
@@ -65,5 +57,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Compute an INT32 REDUCE_MAX or REDUCE_MIN as MAXIMUM or MINIMUM of halves.",
-    options=Options,
+    options=ForSmallEthosU,
 )

@@ -8,9 +8,8 @@ and U65 the copies cost nothing; one RESCALE on several readers was reported to 
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
-from rewrites._accumulator import is_small_ethos_u
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
@@ -24,13 +23,6 @@ READERS = (ops.Add, ops.Sub, ops.Mul, ops.Maximum, ops.Minimum)
 READER: Capture[Attributes] = Capture(*READERS)
 
 
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
-
-
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The RESCALEs to copy, by what they give."""
@@ -41,7 +33,7 @@ class Plan:
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An operand from a widening RESCALE that another operator reads first."""
     reader = match.root
-    if not (context.options.when == "all" or is_small_ethos_u(context.target)):
+    if not context.options.acts(context.target):
         return None
     shared = {t: t.producer for t in reader.inputs if t.producer is not None and _widens(t.producer)}
     shared = {t: op for t, op in shared.items() if t.users[0] is not reader}
@@ -76,5 +68,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Give every reader of a widening RESCALE a RESCALE of its own.",
-    options=Options,
+    options=ForSmallEthosU,
 )

@@ -17,14 +17,13 @@ Ethos-U55 and U65 take no bilinear RESIZE but the copy.
 import math
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from rewrites._accumulator import is_small_ethos_u
 from rewrites._depth_to_space import depth_to_space
 from rewrites._edges import rows_of
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
@@ -36,13 +35,6 @@ from tosakit.ir.graph import AnyOp, Tensor
 RESIZE = Capture(ops.Resize)
 LARGEST_WEIGHT = 127
 LONGEST_STRIDE = 3
-
-
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, and only where they need it; ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
 
 
 @dataclass(frozen=True)
@@ -81,7 +73,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
             return Refusal(f'"{tensor.name}" is no constant, so the weights of the phases are not known')
     scale, offset, border = (tensor.values().reshape(-1).tolist() for tensor in constants)
     is_copy = scale[0] == scale[1] and scale[2] == scale[3] and offset == border == [0, 0]
-    if context.options.when == "target" and (not is_small_ethos_u(context.target) or is_copy):
+    if not context.options.acts(context.target) or (context.options.when == "target" and is_copy):
         return None
     if min(x.shape) < 1:
         return Refusal(f'"{x.name}" has the shape {list(x.shape)}, which is not static')
@@ -170,5 +162,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Compute a bilinear RESIZE as one DEPTHWISE_CONV2D per phase.",
-    options=Options,
+    options=ForSmallEthosU,
 )

@@ -15,10 +15,9 @@ corners aligned it emits the same bytes whatever the offset is, which is right f
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
-from rewrites._accumulator import is_small_ethos_u
 from rewrites._edges import rows_of
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -30,13 +29,6 @@ from tosakit.ir.graph import Tensor
 RESIZE = Capture(ops.Resize, operands=(None,) * 4)
 FACTORS = (2, 4, 8)
 """Factors by which Ethos-U55 and U65 repeat rows and columns."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, and only where they need it; ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """A NEAREST RESIZE of constant sizes that the target refuses or miscompiles."""
     resize = match[RESIZE]
     x, *constants = resize.inputs
-    wanted = resize.output.is_used and (context.options.when == "all" or is_small_ethos_u(context.target))
+    wanted = resize.output.is_used and context.options.acts(context.target)
     if resize.attrs.mode != ResizeMode.NEAREST or not wanted or x.dtype not in (DType.INT8, DType.INT16):
         return None
     if resize.output.dtype != x.dtype:
@@ -147,5 +139,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Compute a NEAREST RESIZE by moving rows and columns.",
-    options=Options,
+    options=ForSmallEthosU,
 )

@@ -16,7 +16,6 @@ was measured (docs/costs.md), so it is used there where nothing changes.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -26,11 +25,11 @@ from rewrites._accumulator import (
     ONE_SHIFT,
     Readers,
     is_ethos_u85,
-    is_small_ethos_u,
     readers_of,
     rescale_again,
 )
 from rewrites._first_rescale import Form, best_form
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import PER_MATCH, Exact, WithinLsb
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -41,11 +40,8 @@ from tosakit.ir.enums import DType
 PRODUCER = Capture(*CONVOLUTIONS, ops.MatMul, ops.MatMulT, ops.Resize)
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(ForSmallEthosU):
     """``when``: ``target`` acts for Ethos-U55 and U65, and exactly for convolutions on U85; ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +55,7 @@ class Plan:
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """Several RESCALEs read the accumulator, and one of the forms is proved in range."""
     accumulator = match[PRODUCER].output
-    needed = context.options.when == "all" or is_small_ethos_u(context.target)
+    needed = context.options.acts(context.target)
     cheaper = is_ethos_u85(context.target) and isinstance(match[PRODUCER].attrs, CONVOLUTIONS)
     if accumulator.dtype != DType.INT48 or not (needed or cheaper):
         return None

@@ -14,7 +14,6 @@ ceil(|p - q|) and clipping moves no two numbers apart, results differ by at most
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -28,13 +27,13 @@ from rewrites._accumulator import (
     Readers,
     clipped_to_int48,
     integers,
-    is_small_ethos_u,
     pre_shifts,
     readers_of,
     rescale_again,
     rounded,
     why_not_shifted,
 )
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import PER_MATCH, Contract, Exact, WithinLsb
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -45,11 +44,8 @@ from tosakit.ir.enums import DType
 CONV = Capture(*CONVOLUTIONS, operands=(None,) * 5)
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(ForSmallEthosU):
     """``when``: ``target`` splits only what the target cannot hold, ``all`` every bias that is not zero."""
-
-    when: Literal["target", "all"] = "target"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +64,9 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     bias = conv.inputs[2]
     if bias.dtype != DType.INT48 or conv.output.dtype != DType.INT48:
         return None
-    every = context.options.when == "all"
-    if not every and not is_small_ethos_u(context.target):
+    if not context.options.acts(context.target):
         return None
+    every = context.options.when == "all"
     if not bias.is_constant:
         return Refusal(f'the bias "{bias.name}" is no constant, so nothing is known about its size')
     values = integers(bias)

@@ -14,13 +14,13 @@ Ethos-U55 and U65 take no int16 TRANSPOSE_CONV2D, and int8 ones of stride [1, 1]
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rewrites._accumulator import is_small_ethos_u
 from rewrites._depth_to_space import depth_to_space
+from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
@@ -32,13 +32,6 @@ from tosakit.ir.graph import AnyOp, Tensor
 CONV = Capture(ops.TransposeConv2d)
 TAKEN_STRIDES = ((1, 1), (2, 2))
 """Strides of int8 that Ethos-U55 and U65 take."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U55 and U65 only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An integer accumulator of constant weights and bias that only RESCALEs read."""
     conv = match[CONV]
     needed = conv.output.dtype == DType.INT48 or tuple(conv.attrs.stride) not in TAKEN_STRIDES
-    wanted = context.options.when == "all" or (is_small_ethos_u(context.target) and needed)
+    wanted = context.options.acts(context.target) and (context.options.when == "all" or needed)
     if conv.output.dtype not in (DType.INT32, DType.INT48) or not conv.output.is_used or not wanted:
         return None
     x, *constants = conv.inputs
@@ -154,5 +147,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Compute a TRANSPOSE_CONV2D as a CONV2D with one group of channels per phase.",
-    options=Options,
+    options=ForSmallEthosU,
 )

@@ -8,11 +8,11 @@ bits of m; it leaves the second pair as it is (bytes inspected).
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from rewrites._accumulator import ONE, ONE_SHIFT, is_ethos_u85
+from rewrites._accumulator import ONE, ONE_SHIFT
+from rewrites._when import ForEthosU85
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
@@ -27,13 +27,6 @@ KEPT_BITS = 15
 
 
 @dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U85 only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
-
-
-@dataclass(frozen=True)
 class Plan:
     """How many pairs of multiplier and shift there are."""
 
@@ -44,7 +37,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """A first RESCALE of exactly (2^14, 14), and one behind it that would lose bits."""
     first = match[FIRST]
     multiplier, shift = first.inputs[1:3]
-    wanted = context.options.when == "all" or is_ethos_u85(context.target)
+    wanted = context.options.acts(context.target)
     if not wanted or first.inputs[0].dtype != DType.INT48 or first.output.dtype != DType.INT32:
         return None
     behind = [op for op in first.output.users if _narrows(op)]
@@ -85,5 +78,5 @@ RULE = Rule(
     replacement=replacement,
     contract=Exact(),
     summary="Write scale one as (2^13, 13) where (2^14, 14) would be fused with the RESCALE behind it.",
-    options=Options,
+    options=ForEthosU85,
 )

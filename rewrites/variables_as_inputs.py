@@ -14,9 +14,8 @@ Vela takes no variables, and silently loses those spelled IDENTITY. The report s
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
+from rewrites._when import ForEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.rule import Context, Event, Outcome, Refused, StateLink, Transform, describe
 from tosakit.ir import ops
@@ -27,16 +26,9 @@ from tosakit.spec.variables import meaning
 NAME = "variables_as_inputs"
 
 
-@dataclass(frozen=True)
-class Options:
-    """``when``: ``target`` acts for Ethos-U only, ``all`` always."""
-
-    when: Literal["target", "all"] = "target"
-
-
 def run(program: Program, context: Context) -> Outcome:
     """Rewrite all variables of the program, or, where one cannot be, none."""
-    if context.options.when == "target" and not context.target.startswith("ethos-u"):
+    if not context.options.acts(context.target):
         return Outcome()
     accesses: dict[Tensor, list[AnyOp]] = {
         cell: [] for block in program.blocks for cell in block.tensors if cell.extras.variable
@@ -164,5 +156,5 @@ TRANSFORM = Transform(
     run,
     Exact(),
     "Turn every variable into a graph input and a graph output, to be fed back by the caller.",
-    Options,
+    ForEthosU,
 )

@@ -95,7 +95,11 @@ def test_every_convolution_is_identical(data: st.DataObject) -> None:
 def test_it_acts_only_where_a_target_needs_it() -> None:
     for target in ("", "ethos-u85-256"):
         assert not apply(RULE, _net(), target=target).events
-    assert apply(RULE, _net(), target="ethos-u65-256").events
+    flat = _net(kernel=(1, 2, 2))
+    deep = [_net(), _net(kernel=(1, 2, 2), pad=(1, 0, 0, 0, 0, 0)), _net((5, 3, 5), (1, 2, 2), (2, 1, 1))]
+    assert all(apply(RULE, program, target="ethos-u65-256").events for program in deep)
+    assert not apply(RULE, flat, target="ethos-u65-256").events
+    assert not apply(RULE, _net((5, 3, 5), (1, 2, 2), (2, 1, 1), wide=False), target="ethos-u65-256").events
 
 
 def test_it_refuses_an_accumulator_that_is_an_output() -> None:
