@@ -6,14 +6,25 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rewrites._bool_island import LOGIC, MOVES, REDUCTIONS
+from rewrites._int32 import (
+    MAXIMUM,
+    MINIMUM,
+    absolute,
+    binary,
+    bounded,
+    mul,
+    negation,
+    nonzero,
+    number,
+    resized,
+    sub,
+    times,
+)
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
-from tosakit.ir.enums import DType, NanPropagationMode
+from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes
-
-MAXIMUM = ops.Maximum(nan_mode=NanPropagationMode.PROPAGATE)
-MINIMUM = ops.Minimum(nan_mode=NanPropagationMode.PROPAGATE)
 
 
 @dataclass
@@ -34,7 +45,7 @@ class Form:
         if isinstance(op.attrs, ops.Cast):
             return self.cast(op)
         if op in self.extremes:
-            return self.binary(self.extremes[op], self.operand(op.inputs[1]), self.operand(op.inputs[2]))
+            return binary(self.builder, self.extremes[op], self.operand(op.inputs[1]), self.operand(op.inputs[2]))
         inputs = [self.operand(tensor) for tensor in op.inputs]
         if isinstance(op.attrs, ops.Select):
             return self.select(op, inputs)
@@ -57,90 +68,56 @@ class Form:
         a, b = inputs
         fits = tuple(op.inputs) in self.fitting
         if isinstance(op.attrs, ops.Equal):
-            return self.negation(self.nonzero(self.difference(a, b, fits)))
+            return negation(self.builder, nonzero(self.builder, self.difference(a, b, fits)))
         if isinstance(op.attrs, ops.GreaterEqual):
-            return self.negation(self.positive(self.difference(b, a, fits)))
-        return self.positive(self.difference(a, b, fits))
+            return negation(self.builder, bounded(self.builder, self.difference(b, a, fits), 0, 1))
+        return bounded(self.builder, self.difference(a, b, fits), 0, 1)
 
     def difference(self, a: Tensor, b: Tensor, fits: bool) -> Tensor:
         """INT32 with the sign of a - b, and magnitude below 2^31."""
         if fits:
-            return self.sub(a, b)
+            return sub(self.builder, a, b)
         (a_half, a_rest), (b_half, b_rest) = self.halves(a), self.halves(b)
-        sign = self.clamped(self.sub(a_half, b_half))
-        return self.builder.add(self.mul(sign, self.number(4, sign)), self.sub(a_rest, b_rest))
+        sign = bounded(self.builder, sub(self.builder, a_half, b_half), -1, 1)
+        return self.builder.add(times(self.builder, sign, 4), sub(self.builder, a_rest, b_rest))
 
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """floor(x / 2), and x less twice that."""
-        half = self.binary(ops.ArithmeticRightShift(round=False), x, self.number(1, x))
-        return half, self.sub(self.sub(x, half), half)
+        half = binary(self.builder, ops.ArithmeticRightShift(round=False), x, number(self.builder, 1, x))
+        return half, sub(self.builder, sub(self.builder, x, half), half)
 
     def logic(self, attrs: Attributes, inputs: Sequence[Tensor]) -> Tensor:
         """LOGICAL_AND, _OR, _XOR or _NOT."""
         if isinstance(attrs, ops.LogicalNot):
-            return self.negation(inputs[0])
+            return negation(self.builder, inputs[0])
         if isinstance(attrs, ops.LogicalXor):
-            return self.absolute(self.sub(*inputs))
-        return self.binary(MINIMUM if isinstance(attrs, ops.LogicalAnd) else MAXIMUM, *inputs)
+            return absolute(self.builder, sub(self.builder, inputs[0], inputs[1]))
+        return binary(self.builder, MINIMUM if isinstance(attrs, ops.LogicalAnd) else MAXIMUM, inputs[0], inputs[1])
 
     def reduce(self, attrs: Attributes, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """REDUCE_ANY, or REDUCE_ALL as the negation of REDUCE_ANY of the negations."""
         is_all = isinstance(attrs, ops.ReduceAll)
         axis = attrs.axis if isinstance(attrs, ops.ReduceAll | ops.ReduceAny) else 0
         count = self.builder.op(
-            ops.ReduceSum(axis=axis), (self.negation(x) if is_all else x,), DType.INT32, shape, "count"
+            ops.ReduceSum(axis=axis), (negation(self.builder, x) if is_all else x,), DType.INT32, shape, "count"
         )
-        any_one = self.binary(MINIMUM, count, self.number(1, count))
-        return self.negation(any_one) if is_all else any_one
+        any_one = binary(self.builder, MINIMUM, count, number(self.builder, 1, count))
+        return negation(self.builder, any_one) if is_all else any_one
 
     def cast(self, op: AnyOp) -> Tensor:
         """CAST from or to BOOL."""
         x, target = op.inputs[0], op.output.dtype
         if target == DType.BOOL and x.dtype != DType.BOOL:
-            return self.nonzero(self.clamped(self.resized(self.operand(x), DType.INT32)))
-        return self.resized(self.operand(x), DType.INT32 if target == DType.BOOL else target)
+            x = resized(self.builder, self.operand(x), DType.INT32)
+            return nonzero(self.builder, bounded(self.builder, x, -1, 1))
+        return resized(self.builder, self.operand(x), DType.INT32 if target == DType.BOOL else target)
 
     def select(self, op: AnyOp, inputs: Sequence[Tensor]) -> Tensor:
         """SELECT of BOOL or of integers."""
         chosen, x, y = inputs
         dtype = x.dtype
         if dtype == DType.INT32 and (op.output.dtype == DType.BOOL or tuple(op.inputs[1:]) in self.fitting):
-            return self.builder.add(y, self.mul(chosen, self.sub(x, y)))
-        from_x = self.mul(self.resized(chosen, dtype), x)
-        from_y = self.mul(self.resized(self.negation(chosen), dtype), y)
-        return self.resized(self.builder.add(from_x, from_y), dtype)
-
-    # ------------------------------------------------------------------------------------------ small things
-    def binary(self, attrs: Attributes, a: Tensor, b: Tensor) -> Tensor:
-        return self.builder.op(attrs, (a, b), DType.INT32, np.broadcast_shapes(a.shape, b.shape))
-
-    def sub(self, a: Tensor, b: Tensor) -> Tensor:
-        return self.binary(ops.Sub(), a, b)
-
-    def mul(self, a: Tensor, b: Tensor) -> Tensor:
-        shift = self.builder.const([0], DType.INT8, "mul_shift")
-        return self.builder.op(ops.Mul(), (a, b, shift), DType.INT32, np.broadcast_shapes(a.shape, b.shape))
-
-    def number(self, value: int, like: Tensor) -> Tensor:
-        return self.builder.const(np.full((1,) * len(like.shape), value), DType.INT32)
-
-    def clamped(self, x: Tensor) -> Tensor:
-        """``x`` between -1 and 1: its sign."""
-        return self.binary(MINIMUM, self.binary(MAXIMUM, x, self.number(-1, x)), self.number(1, x))
-
-    def positive(self, x: Tensor) -> Tensor:
-        return self.binary(MINIMUM, self.binary(MAXIMUM, x, self.number(0, x)), self.number(1, x))
-
-    def absolute(self, x: Tensor) -> Tensor:
-        return self.builder.op(ops.Abs(), (x,), DType.INT32, x.shape)
-
-    def nonzero(self, x: Tensor) -> Tensor:
-        """1 where x is not 0; x is above -2^31."""
-        return self.binary(MINIMUM, self.absolute(x), self.number(1, x))
-
-    def negation(self, x: Tensor) -> Tensor:
-        return self.sub(self.number(1, x), x)
-
-    def resized(self, x: Tensor, dtype: DType) -> Tensor:
-        """The same values, which fit, in another integer type."""
-        return x if x.dtype == dtype else self.builder.rescale(x, dtype, 1 << 30, 30, scale32=True)
+            return self.builder.add(y, mul(self.builder, chosen, sub(self.builder, x, y)))
+        from_x = mul(self.builder, resized(self.builder, chosen, dtype), x)
+        from_y = mul(self.builder, resized(self.builder, negation(self.builder, chosen), dtype), y)
+        return resized(self.builder, self.builder.add(from_x, from_y), dtype)

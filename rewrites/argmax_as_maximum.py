@@ -18,14 +18,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from rewrites._halves import reduce_by_halves
+from rewrites._int32 import MAXIMUM, binary, number, sub, times
 from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
-from tosakit.ir.enums import DType, NanPropagationMode
-from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import AnyOp
 from tosakit.ir.types import INTEGER_RANGES
 
 ARGMAX = Capture(ops.ArgMax, operands=(None,))
@@ -77,20 +78,11 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     along = [length if position == axis else 1 for position in range(len(x.shape))]
     places = np.arange(length - 1, -1, -1, dtype=np.int64) - (lowest << plan.bits)
     key = builder.add(wide, builder.const(places.reshape(along), DType.INT32, "places"), "keys")
-    key = reduce_by_halves(builder, ops.Maximum(nan_mode=NanPropagationMode.PROPAGATE), key, axis)
-    one = [1] * len(x.shape)
-    value = builder.op(
-        ops.ArithmeticRightShift(round=False), (key, _number(builder, plan.bits, one)), DType.INT32, key.shape, "value"
-    )
-    shift = builder.const([0], DType.INT8, "shift")
-    high = builder.op(ops.Mul(), (value, _number(builder, 1 << plan.bits, one), shift), DType.INT32, key.shape, "high")
-    rest = builder.op(ops.Sub(), (key, high), DType.INT32, key.shape, "rest")
-    index = builder.op(ops.Sub(), (_number(builder, length - 1, one), rest), DType.INT32, key.shape, "index")
+    key = reduce_by_halves(builder, MAXIMUM, key, axis)
+    value = binary(builder, ops.ArithmeticRightShift(round=False), key, number(builder, plan.bits, key), "value")
+    rest = sub(builder, key, times(builder, value, 1 << plan.bits, "high"), "rest")
+    index = sub(builder, number(builder, length - 1, key), rest, "index")
     return Replacement(builder.ops, {argmax.output: builder.reshape(index, argmax.output.shape)})
-
-
-def _number(builder: Builder, value: int, shape: list[int]) -> Tensor:
-    return builder.const(np.full(shape, value), DType.INT32)
 
 
 RULE = Rule(

@@ -16,8 +16,9 @@ Ethos-U55 and U65 take no BOOL at all. An island of BOOL tensors is rewritten as
 
 from dataclasses import dataclass
 
-from rewrites._bool_arithmetic import MAXIMUM, MINIMUM, Form
+from rewrites._bool_arithmetic import Form
 from rewrites._bool_island import KINDS, Island, island_of
+from rewrites._int32 import MAXIMUM, MINIMUM
 from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match

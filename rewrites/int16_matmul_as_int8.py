@@ -18,10 +18,12 @@ Ethos-U55 and U65 have no int16 MATMUL.
 import math
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 
 import numpy as np
 
 from rewrites._accumulator import Integers, Reader, readers_of
+from rewrites._bytes import Digit, digits_of
 from rewrites._when import ForSmallEthosU
 from tosakit.backend.targets import takes
 from tosakit.engine.contract import WithinLsb
@@ -119,22 +121,21 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     matmul = match[MATMUL]
     a, b = matmul.inputs[:2]
     builder = Builder(matmul.output.name, location=matmul.location, origin=RULE.name)
-    highs, lows = zip(*(_bytes(builder, tensor) for tensor in (a, b)), strict=True)
-    pairs = ((HIGH, highs[0], highs[1]), (CROSS, highs[0], lows[1]), (CROSS, lows[0], highs[1]), (LOW, *lows))
-    products = [(place, _product(builder, x, y)) for place, x, y in pairs]
+    pairs = product(digits_of(builder, a), digits_of(builder, b))
+    products = [(x.place + y.place, _product(builder, x, y)) for x, y in pairs]
     values: dict[Tensor, Tensor] = {}
     bound = 0
     for reader, bits in plan.readers:
         builder.location = reader.op.location
         parts = [
             builder.rescale(
-                product,
+                part,
                 DType.INT32,
                 *_lifted(reader, place + bits),
                 scale32=True,
                 per_channel=reader.op.attrs.per_channel,
             )
-            for place, product in products
+            for place, part in products
         ]
         total = reduce(builder.add, parts)
         old = reader.op.output
@@ -144,27 +145,11 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     return Replacement(builder.ops, values, contract, covers=(matmul, *(reader.op for reader, _ in plan.readers)))
 
 
-Byte = tuple[Tensor, int]
-"""An int8 tensor and its zero point."""
-
-
-def _bytes(builder: Builder, x: Tensor) -> tuple[Byte, Byte]:
-    """High and low byte of an int16 tensor."""
-    one = (1 << 30, 30)
-    wide = builder.rescale(x, DType.INT32, *one, scale32=True, name="wide")
-    offset = builder.const(np.full((1,) * len(x.shape), -128), DType.INT32, "offset")
-    high = builder.rescale(builder.add(wide, offset), DType.INT8, 1 << 30, 38, scale32=True, name="high")
-    back = builder.rescale(high, DType.INT32, 1 << 30, 22, scale32=True, name="back")
-    rest = builder.op(ops.Sub(), (wide, back), DType.INT32, x.shape, "rest")
-    low = builder.rescale(rest, DType.INT8, *one, scale32=True, output_zp=-128, name="low")
-    return (high, 0), (low, -128)
-
-
-def _product(builder: Builder, a: Byte, b: Byte) -> Tensor:
+def _product(builder: Builder, a: Digit, b: Digit) -> Tensor:
     """An int8 MATMUL with INT32 result."""
-    zero_points = [builder.const(np.array([zero_point]), DType.INT8, "zp") for _, zero_point in (a, b)]
-    shape = (*a[0].shape[:2], b[0].shape[2])
-    return builder.op(ops.MatMul(), (a[0], b[0], *zero_points), DType.INT32, shape, "product")
+    zero_points = [builder.const(np.array([digit.zero_point]), DType.INT8, "zp") for digit in (a, b)]
+    shape = (*a.value.shape[:2], b.value.shape[2])
+    return builder.op(ops.MatMul(), (a.value, b.value, *zero_points), DType.INT32, shape, "product")
 
 
 RULE = Rule(
