@@ -136,7 +136,7 @@ def counted_or_asked(node: ast.AST) -> list[ast.expr]:
     [
         ("tosakit", "numpy networkx rich flatbuffers"),
         ("tosakit.cli", "numpy networkx rich flatbuffers"),
-        ("tosakit.ir.graph", "rich flatbuffers ml_dtypes"),
+        ("tosakit.cli.show", "networkx rich flatbuffers ml_dtypes tosakit.ir.text_parser"),
     ],
 )
 def test_start_up_imports_nothing_heavy(module: str, absent: str) -> None:

@@ -106,13 +106,25 @@ def test_a_terminal_of_another_alphabet_is_no_fault(tmp_path: Path) -> None:
     assert b"\\u25b6" in ran.stdout
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["rewrite", "--help"], ["rewrite", "--pipline", "x"]])
-def test_start_up_imports_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
+SHOWN = str(ROOT / "tests" / "corpus" / "add_a16w8.tosa")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--help"], ["numpy", "networkx", "rich", "flatbuffers"]),
+        (["rewrite", "--help"], ["numpy", "networkx", "rich", "flatbuffers"]),
+        (["rewrite", "--pipline", "x"], ["numpy", "networkx", "rich", "flatbuffers"]),
+        (["show", SHOWN], ["networkx", "rich", "flatbuffers", "tosakit.ir.text_parser"]),
+        (["rewrite", SHOWN, "--check=none"], ["networkx"]),
+    ],
+)
+def test_start_up_imports_nothing_heavy(tmp_path: Path, arguments: list[str], heavy: list[str]) -> None:
     script = (
         "import json, sys\n"
         "from tosakit.cli import main\n"
         f"main({arguments!r})\n"
-        "print(json.dumps([name for name in ('numpy', 'networkx', 'rich', 'flatbuffers') if name in sys.modules]))\n"
+        f"print(json.dumps([name for name in {heavy!r} if name in sys.modules]))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, cwd=tmp_path, env=environment)

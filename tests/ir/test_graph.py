@@ -2,6 +2,8 @@
 
 import copy
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -199,6 +201,36 @@ def test_stateful_operators_form_a_chain() -> None:
     assert cell.producer is None
     assert dict(graph[read][write]) == {STATE_KEY: {}}
     assert_live(graph)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "len(graph)",
+        "list(graph)",
+        "str(graph)",
+        "graph[graph.entry]",
+        "graph.nodes",
+        "list(__import__('networkx').topological_sort(graph))",
+    ],
+)
+def test_networkx_is_imported_by_whatever_needs_it(question: str) -> None:
+    """A graph made before networkx was there is a networkx graph like any other afterwards."""
+    script = (
+        "import sys\n"
+        "from tosakit.ir.graph import Graph\n"
+        "graph = Graph('main')\n"
+        "assert (graph.name, graph.exit in graph, 'networkx' in sys.modules) == ('main', True, False)\n"
+        f"{question}\n"
+        "import networkx\n"
+        "assert issubclass(Graph, networkx.MultiDiGraph)\n"
+        "assert isinstance(graph, networkx.MultiDiGraph)\n"
+        "assert list(graph.nodes) == [graph.entry, graph.exit]\n"
+        "assert len(Graph('another').nodes) == 2\n"
+        "graph.nonsense\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ran.stderr.splitlines()[-1] == "AttributeError: 'Graph' object has no attribute 'nonsense'"
 
 
 def test_networkx_copies_are_ordinary_graphs() -> None:

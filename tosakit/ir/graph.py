@@ -4,7 +4,8 @@
 An operator holds the tuple of its operands and results; a tensor knows its producer and its users. That is the only
 copy of the wiring. :class:`Graph` shows it to readers as a live ``networkx.MultiDiGraph`` (nodes are operators, an edge
 is one use, its key the operand slot), so every networkx algorithm runs on it without conversion, and changes it through
-a few methods that keep both ends of every use in step. This is the only module that imports networkx.
+a few methods that keep both ends of every use in step. This is the only module that imports networkx, and it does so
+when somebody first asks a graph for what only networkx has.
 
 Block inputs and outputs are the results of ``graph.entry`` and the operands of ``graph.exit``, so that "is a block
 output" is nothing but "is used by exit".
@@ -14,9 +15,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast
 
 from tosakit.errors import InvalidArgument, InvalidModel
 from tosakit.ir import ops
@@ -382,7 +381,49 @@ class _Adjacency(_OpMapping[_Neighbours]):
         return neighbours
 
 
-class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
+class _NetworkxLater:
+    """What :class:`Graph` inherits from until someone asks for what only networkx has; then that becomes its base.
+
+    Importing networkx takes longer than loading, rewriting and saving a small file, which need none of it.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_with_networkx(self), name)
+
+    def __getitem__(self, op: AnyOp) -> Any:
+        return _with_networkx(self)[op]
+
+    def __iter__(self) -> Iterator[AnyOp]:
+        return iter(_with_networkx(self))
+
+    def __len__(self) -> int:
+        return len(_with_networkx(self))
+
+    def __str__(self) -> str:
+        return str(_with_networkx(self))
+
+
+def _with_networkx(graph: Any) -> Any:
+    """The same graph; it and every other one is a ``networkx.MultiDiGraph`` from now on."""
+    Graph.__bases__ = (_multi_di_graph(),)
+    return graph
+
+
+def _multi_di_graph() -> type:
+    from networkx import MultiDiGraph
+
+    return MultiDiGraph
+
+
+if TYPE_CHECKING:
+    from networkx import MultiDiGraph
+
+    _Base = MultiDiGraph[AnyOp]
+else:
+    _Base = _NetworkxLater
+
+
+class Graph(_Base):
     """One block: to a reader a live ``networkx.MultiDiGraph`` of operators, to a writer a door with typed methods.
 
     Edges run from producer to reader, keyed by operand slot, with ``tensor`` and ``result`` (index) as data; edges with
@@ -394,7 +435,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
         # networkx keeps its storage in these attributes; ours read the operators instead of storing anything.
         self.graph = {"name": name}
         self._node = cast(Any, _Nodes(self))
-        self._adj = cast(Any, _Adjacency(self, forward=True))
+        self._adj = self._succ = cast(Any, _Adjacency(self, forward=True))
         self._pred = cast(Any, _Adjacency(self, forward=False))
         # networkx would keep conversions of a graph here, which go stale unseen
         self.__networkx_cache__ = cast(Any, None)
@@ -410,9 +451,18 @@ class Graph(nx.MultiDiGraph):  # type: ignore[misc,type-arg,unused-ignore]
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # networkx makes its copies with G.__class__(): they are plain, mutable graphs
-        return cast(type, nx.MultiDiGraph)
+        return _multi_di_graph()
 
     # ---------------------------------------------------------------- reading
+    @property
+    def name(self) -> str:
+        """The block's name; None where the file gives none."""
+        return cast(str, self.graph["name"])
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.graph["name"] = name
+
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """Block inputs in file order; a tensor listed twice appears twice."""

@@ -22,7 +22,6 @@ no name at all.
 :func:`tosakit.ir.text_parser.parse_program` reads this form.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -39,7 +38,6 @@ from tosakit.ir.graph import AnyOp, Data, Graph, Tensor
 from tosakit.ir.json_form import effective_scales, to_json
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program, SoftwareVersion
-from tosakit.ir.text_parser import parse_program
 from tosakit.ir.types import Array, decode, encode
 
 __all__ = ["format_graph", "format_operator", "format_program", "parse_program", "to_json"]
@@ -71,6 +69,13 @@ def format_program(
             lines.extend(f"  {line}" for line in printer.block(block))
         lines.append("}")
     return "\n".join(lines) + "\n"
+
+
+def parse_program(text: str) -> Program:
+    """The program that a text describes; see :func:`tosakit.ir.text_parser.parse_program`."""
+    from tosakit.ir import text_parser
+
+    return text_parser.parse_program(text)
 
 
 def format_graph(graph: Graph, *, values: int | None = 8, scales: bool = True, exact: bool = False) -> str:
@@ -250,7 +255,9 @@ class _Printer:
     def _elided(self, count: int, data: Data) -> str:
         if self.limit is None or count <= self.limit:
             return ""
-        return f"[<{count} values, sha256 {hashlib.sha256(data).hexdigest()[:16]}>]"
+        from hashlib import sha256
+
+        return f"[<{count} values, sha256 {sha256(data).hexdigest()[:16]}>]"
 
     def _hex(self, data: Data) -> str:
         return self._elided(len(data), data) or f'x"{bytes(data).hex()}"'
