@@ -18,6 +18,7 @@ from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
 from rewrites.remove_identity_rescale import RULE as REMOVE_IDENTITY_RESCALE
 from rewrites.resize_bilinear_as_conv2d import RULE as RESIZE_BILINEAR_AS_CONV2D
 from rewrites.resize_nearest_as_movement import RULE as RESIZE_NEAREST_AS_MOVEMENT
+from rewrites.reverse_last_axis import RULE as REVERSE_LAST_AXIS
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
 from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV2D
@@ -41,6 +42,7 @@ RULES: tuple[Step, ...] = (
     BOOL_AS_INT32,
     ARGMAX_AS_MAXIMUM,
     INT32_REDUCTION_AS_HALVES,
+    REVERSE_LAST_AXIS,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -61,6 +63,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         BOOL_AS_INT32,
         ARGMAX_AS_MAXIMUM,
         INT32_REDUCTION_AS_HALVES,
+        REVERSE_LAST_AXIS,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,

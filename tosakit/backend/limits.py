@@ -22,6 +22,7 @@ BOOL_RULE = ("bool_as_int32",)
 CONV3D_RULE = ("conv3d_as_conv2d",)
 BILINEAR_RULE = ("resize_bilinear_as_conv2d",)
 NEAREST_RULE = ("resize_nearest_as_movement",)
+REVERSE_RULE = ("reverse_last_axis",)
 SUBPIXEL_RULE = ("transpose_conv2d_as_conv2d",)
 
 RULES: dict[str, tuple[str, ...]] = {
@@ -190,7 +191,7 @@ LIMITS: tuple[Entry, ...] = (
     _refused(SMALL, "AVG_POOL2D", "padding around a kernel beyond 8", values.padded_pool),
     _refused(SMALL, "CONV2D DEPTHWISE_CONV2D", "strides above 3 with dilation or padding", values.long_stride),
     _refused(SMALL, "TRANSPOSE_CONV2D", "strides other than [1, 1] and [2, 2]", values.transpose_stride, SUBPIXEL_RULE),
-    _refused(SMALL, "REVERSE", "the last axis without a batch", values.reversed_channels),
+    _refused(SMALL, "REVERSE", "the last axis without a batch", values.reversed_channels, REVERSE_RULE),
     _refused(SMALL, "TRANSPOSE", "an axis above 65536, INT32 swaps of more than 16384 channels", values.transpose),
     _refused(SMALL, "MATMUL", "an axis of B above 65536", values.matmul),
     _refused(SMALL, "REDUCE_SUM", "an axis above 65536 that is to be moved", values.reduced_axis),
