@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from rewrites.argmax_as_maximum import RULE as ARGMAX_AS_MAXIMUM
 from rewrites.bool_as_int32 import RULE as BOOL_AS_INT32
+from rewrites.constant_indices_as_movement import RULE as CONSTANT_INDICES_AS_MOVEMENT
 from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
 from rewrites.double_as_mul import RULE as DOUBLE_AS_MUL
@@ -43,6 +44,7 @@ RULES: tuple[Step, ...] = (
     ARGMAX_AS_MAXIMUM,
     INT32_REDUCTION_AS_HALVES,
     REVERSE_LAST_AXIS,
+    CONSTANT_INDICES_AS_MOVEMENT,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -64,6 +66,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         ARGMAX_AS_MAXIMUM,
         INT32_REDUCTION_AS_HALVES,
         REVERSE_LAST_AXIS,
+        CONSTANT_INDICES_AS_MOVEMENT,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,

@@ -8,6 +8,7 @@ import pytest
 
 from tests.backend.compare_vela import disagreements, legal
 from tests.support.build import Net
+from tests.support.indices import indexed
 from tests.support.operator_variations import INTEGERS
 from tests.support.single_operators import FORMS, Types, build, every_row
 from tosakit.backend.obstacle import Obstacle
@@ -107,6 +108,14 @@ def test_a_type_that_is_not_taken_names_the_rule_that_helps() -> None:
     assert refused(single("GREATER", both), U85) == []
     [obstacle] = refused(single("GATHER", {"in_out_t": DType.INT8, "index_t": DType.INT32}))
     assert str(obstacle).endswith("No rewrite is known")
+
+
+@pytest.mark.parametrize("scatter", [False, True])
+def test_rows_that_constants_name_can_be_moved(scatter: bool) -> None:
+    program = indexed((1, 4, 2), np.array([[3, 1]]), scatter=scatter)
+    [obstacle] = refused(program)
+    assert str(obstacle).endswith("The rule constant_indices_as_movement helps")
+    assert refused(program, U85) == []
 
 
 def accumulator(*dtypes: DType, output: bool = False, identity: bool = False) -> Program:

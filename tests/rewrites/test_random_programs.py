@@ -44,6 +44,7 @@ PROGRAMS: dict[str, st.SearchStrategy[Program]] = {
 
 SHARES: dict[str, dict[str, float]] = {
     "argmax_as_maximum": {"leaves": 0},  # a target leaves some alone, TOSA has no integer ARGMAX that it cannot rewrite
+    "constant_indices_as_movement": {"leaves": 0},  # drawn indices are constants, and legal
     "variables_as_inputs": {"checked": 0},  # the reference model has no variables
 }
 

@@ -32,7 +32,7 @@ def test_golden(golden: Callable[..., None]) -> None:
 @settings(max_examples=15)
 @given(st.data())
 def test_every_shape_and_type_is_identical(data: st.DataObject) -> None:
-    shape = tuple(data.draw(st.lists(st.integers(1, 5), max_size=4))) + (data.draw(st.integers(1, 70)),)
+    shape = (*data.draw(st.lists(st.integers(1, 5), max_size=4)), data.draw(st.integers(1, 70)))
     program = _net(shape, data.draw(st.sampled_from(TYPES)))
     result = apply(RULE, program, when="all")
     assert result.events

@@ -22,8 +22,11 @@ BOOL_RULE = ("bool_as_int32",)
 CONV3D_RULE = ("conv3d_as_conv2d",)
 BILINEAR_RULE = ("resize_bilinear_as_conv2d",)
 NEAREST_RULE = ("resize_nearest_as_movement",)
+INDICES_RULE = ("constant_indices_as_movement",)
 REVERSE_RULE = ("reverse_last_axis",)
 SUBPIXEL_RULE = ("transpose_conv2d_as_conv2d",)
+
+INTEGERS = (DType.INT8, DType.INT16, DType.INT32)
 
 RULES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
@@ -90,6 +93,11 @@ def _tensor_entries(row: Taken) -> list[Entry]:
         Entry(SMALL, "refused", ANY, "BOOL and floating point", "probed", _wrong_tensor(row.small), BOOL_RULE),
         Entry((U85,), "refused", ANY, "floating point", "probed", _wrong_tensor(row.u85)),
     ]
+
+
+def _named_rows(op: AnyOp, _: Intervals) -> str | None:
+    """Rows that constants name; by computed indices is the business of the element types."""
+    return f"the target has no {op.name}" if op.inputs[0].dtype in INTEGERS and op.inputs[1].is_constant else None
 
 
 # ------------------------------------------------------------------------------------------ constants
@@ -176,6 +184,7 @@ def _refused(families: tuple[str, ...], operators: str, graph: str, find: Find, 
 
 
 LIMITS: tuple[Entry, ...] = (
+    _refused(SMALL, "GATHER SCATTER", "rows named by constants", _named_rows, INDICES_RULE),
     *_type_entries(),
     _refused(
         FAMILIES, "VARIABLE VARIABLE_READ VARIABLE_WRITE", "variables", _unknown_operator, ("variables_as_inputs",)
