@@ -37,7 +37,5 @@ def indexed(
 
 def drawn_indices(rng: np.random.Generator, batch: int, count: int, width: int, *, distinct: bool) -> Indices:
     """Indices below ``count``, [batch, width]; with ``distinct`` (width at most count) none comes twice in a batch."""
-    lines: list[Any] = [
-        rng.permutation(count)[:width] if distinct else rng.integers(0, count, width) for _ in range(batch)
-    ]
+    lines = [rng.choice(count, width, replace=not distinct) for _ in range(batch)]
     return np.stack(lines).astype(np.int64)
