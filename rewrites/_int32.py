@@ -1,9 +1,7 @@
 """Elementwise INT32 arithmetic, broadcast, as every target has it. That results fit is for the caller to prove."""
 
-import numpy as np
-
 from tosakit.ir import ops
-from tosakit.ir.build import Builder
+from tosakit.ir.build import Builder, broadcast
 from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.graph import Tensor
 from tosakit.ir.operator import Attributes
@@ -17,7 +15,7 @@ UNIT = (1 << 30, 30)
 
 def binary(builder: Builder, attrs: Attributes, a: Tensor, b: Tensor, name: str = "") -> Tensor:
     """An operator on two INT32 tensors of one rank."""
-    return builder.op(attrs, (a, b), DType.INT32, np.broadcast_shapes(a.shape, b.shape), name)
+    return builder.op(attrs, (a, b), DType.INT32, broadcast(a.shape, b.shape), name)
 
 
 def sub(builder: Builder, a: Tensor, b: Tensor, name: str = "") -> Tensor:
@@ -27,8 +25,8 @@ def sub(builder: Builder, a: Tensor, b: Tensor, name: str = "") -> Tensor:
 
 def mul(builder: Builder, a: Tensor, b: Tensor, name: str = "") -> Tensor:
     """``a * b`` of two tensors of INT8, INT16 or INT32; the result is INT32."""
-    shift = builder.const([0], DType.INT8, "mul_shift")
-    return builder.op(ops.Mul(), (a, b, shift), DType.INT32, np.broadcast_shapes(a.shape, b.shape), name)
+    shift = builder.number(0, DType.INT8, name="mul_shift")
+    return builder.op(ops.Mul(), (a, b, shift), DType.INT32, broadcast(a.shape, b.shape), name)
 
 
 def times(builder: Builder, x: Tensor, factor: int, name: str = "") -> Tensor:
@@ -38,7 +36,7 @@ def times(builder: Builder, x: Tensor, factor: int, name: str = "") -> Tensor:
 
 def number(builder: Builder, value: int, like: Tensor) -> Tensor:
     """A number that broadcasts to ``like``."""
-    return builder.const(np.full((1,) * len(like.shape), value), DType.INT32)
+    return builder.number(value, DType.INT32, len(like.shape))
 
 
 def bounded(builder: Builder, x: Tensor, low: int, high: int) -> Tensor:

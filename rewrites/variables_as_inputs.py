@@ -14,10 +14,12 @@ Vela takes no variables, and silently loses those spelled IDENTITY. The report s
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from rewrites._when import ForEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.rule import Context, Event, Outcome, Refused, StateLink, Transform, describe
+from tosakit.errors import InvalidArgument
 from tosakit.ir import ops
 from tosakit.ir.graph import AnyOp, Graph, Op, Tensor
 from tosakit.ir.program import Program
@@ -33,7 +35,7 @@ def run(program: Program, context: Context) -> Outcome:
     accesses: dict[Tensor, list[AnyOp]] = {
         cell: [] for block in program.blocks for cell in block.tensors if cell.extras.variable
     }
-    for op in [op for block in program.blocks for op in block.ops]:
+    for op in [op for block in program.blocks for op in block.stateful]:
         for tensor in dict.fromkeys((*op.inputs, *op.outputs)):
             if tensor in accesses:
                 accesses[tensor].append(op)
@@ -50,12 +52,11 @@ def run(program: Program, context: Context) -> Outcome:
 def _refusals(program: Program, accesses: Mapping[Tensor, Sequence[AnyOp]]) -> Iterator[Refused]:
     """Why variables must stay, one reason for each that must."""
     for block in program.blocks:
-        for op in block.ops:
+        for op in block.stateful:
             if _is_move(op) and not any(t.extras.variable for t in (*op.inputs, *op.outputs)):
                 yield Refused(NAME, block.name or "", describe(op), "it names no variable of its block")
-        for cell in block.tensors:
-            reason = _obstacle(program, block, cell, accesses[cell]) if cell in accesses else ""
-            if reason:
+        for cell in [tensor for tensor in block.tensors if tensor in accesses]:
+            if reason := _obstacle(program, block, cell, accesses[cell]):
                 yield Refused(NAME, block.name or "", f'variable "{cell.name}"', reason)
 
 
@@ -113,7 +114,7 @@ class _Cell:
         self.graph.drop_tensor(self.cell)
         if start is None or value is None or not is_written:
             return Event(NAME, self.graph.name or "", operators, Exact(), "it carries nothing from run to run")
-        if self.title not in [t.name for t in self.graph.tensors]:
+        with suppress(InvalidArgument):  # another tensor has that name
             self.graph.rename(start, self.title)
         output = self._output(value)
         self.link = StateLink(name, start.name, output.name, initial)
@@ -123,7 +124,7 @@ class _Cell:
     def _input(self) -> Tensor:
         cell = self.cell
         start = self.graph.add_tensor(Tensor(self.title, cell.dtype, cell.shape, quantization=cell.quantization))
-        self.graph.set_inputs([*self.graph.inputs, start])
+        self.graph.add_input(start)
         return start
 
     def _constant(self) -> Tensor:
@@ -147,7 +148,7 @@ class _Cell:
         if not is_result or value in self.graph.outputs:
             alias = Tensor(f"{self.title}_next", value.dtype, value.shape, quantization=value.quantization)
             value = self.graph.add_op(Op(ops.Identity(), (value,), (alias,), origin=NAME)).output
-        self.graph.set_outputs([*self.graph.outputs, value])
+        self.graph.add_output(value)
         return value
 
 

@@ -77,7 +77,8 @@ def assert_live(graph: Graph) -> None:
 
 def random_edit(graph: Graph, rng: random.Random) -> str:
     """One random step through the door that leaves the graph acyclic; which one it was."""
-    kind = rng.choice(["add", "set_operand", "replace_uses", "erase", "outputs", "inputs", "rename", "splice", "prune"])
+    kinds = "add set_operand replace_uses erase outputs inputs output input rename splice prune"
+    kind = rng.choice(kinds.split())
     position = {op: index for index, op in enumerate(graph.ops)}
     ops_now = list(graph.ops)
     values = list(graph.tensors)
@@ -106,6 +107,10 @@ def random_edit(graph: Graph, rng: random.Random) -> str:
             graph.erase(rng.choice(dead))
     elif kind == "outputs":
         graph.set_outputs([rng.choice(values) for _ in range(rng.randint(0, 3))])
+    elif kind == "output":
+        graph.add_output(rng.choice(values))
+    elif kind == "input":
+        graph.add_input(graph.add_tensor(Tensor("x", I32, (2,))))
     elif kind == "inputs":
         graph.set_inputs([*graph.inputs, graph.add_tensor(Tensor("x", I32, (2,)))])
     elif kind == "rename":
@@ -134,7 +139,7 @@ def test_networkx_sees_every_edit_at_once() -> None:
             assert_live(graph)
 
     check()
-    assert len(seen) == 9
+    assert len(seen) == 11
     assert min(seen.values()) >= 5
 
 
@@ -295,6 +300,9 @@ def refusals() -> dict[str, Callable[[Graph, Graph], Any]]:
         "input with a producer": lambda g, o: g.set_inputs([g.tensor("c")]),
         "input of another graph": lambda g, o: g.set_inputs([o.tensor("x")]),
         "output of another graph": lambda g, o: g.set_outputs([o.tensor("c")]),
+        "one more input with a producer": lambda g, o: g.add_input(g.tensor("c")),
+        "one more input of another graph": lambda g, o: g.add_input(o.tensor("x")),
+        "one more output of another graph": lambda g, o: g.add_output(o.tensor("c")),
         "rename to a taken name": lambda g, o: g.rename(g.tensor("c"), "x"),
         "rename another graph's": lambda g, o: g.rename(o.tensor("c"), "d"),
         "swap with another graph's": lambda g, o: g.swap_names(g.tensor("c"), o.tensor("x")),

@@ -22,6 +22,17 @@ def _encoded(value: int, dtype: DType) -> bytes:
     return encode(np.array([value]), dtype)
 
 
+@lru_cache(maxsize=1 << 12)
+def _encoded_sizes(sizes: tuple[int, ...]) -> bytes:
+    return encode(np.array(sizes, np.int64), DType.SHAPE)
+
+
+@lru_cache(maxsize=1 << 12)
+def broadcast(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an elementwise result. Raises ValueError where the two do not broadcast."""
+    return np.broadcast_shapes(first, second)
+
+
 class Builder:
     """Collects new operators in order. Results are named after ``hint`` and renamed when the graph takes them.
 
@@ -39,7 +50,7 @@ class Builder:
     ) -> Tensor:
         """Add an operator with one result of the given dtype and shape; returns the result."""
         suffix = name or attrs.NAME.lower()
-        result = Tensor(f"{self.hint}_{suffix}", dtype, tuple(map(int, shape)))
+        result = Tensor(f"{self.hint}_{suffix}", dtype, tuple([int(size) for size in shape]))
         self.ops.append(Op(attrs, inputs, (result,), location=self.location, origin=self.origin))
         return result
 
@@ -48,6 +59,10 @@ class Builder:
         array = np.asarray(values)
         return self._constant(encode(array, dtype), dtype, array.shape, name)
 
+    def number(self, value: int, dtype: DType, rank: int = 1, name: str = "const") -> Tensor:
+        """A CONST of one element and ``rank`` axes. Raises InvalidArgument for a value outside the dtype."""
+        return self._constant(_encoded(value, dtype), dtype, (1,) * rank, name)
+
     def _constant(self, data: bytes, dtype: DType, shape: tuple[int, ...], name: str) -> Tensor:
         result = Tensor(f"{self.hint}_{name}", dtype, shape, data)
         self.ops.append(Op(_CONST, (), (result,), location=self.location, origin=self.origin))
@@ -55,7 +70,7 @@ class Builder:
 
     def const_shape(self, sizes: Sequence[int], name: str = "shape") -> Tensor:
         """A CONST_SHAPE holding ``sizes``."""
-        data = encode(np.asarray(sizes, np.int64), DType.SHAPE)
+        data = _encoded_sizes(tuple(sizes))
         result = Tensor(f"{self.hint}_{name}", DType.SHAPE, (len(sizes),), data, table="shapes")
         self.ops.append(Op(ops.ConstShape(), (), (result,), location=self.location, origin=self.origin))
         return result
@@ -79,31 +94,31 @@ class Builder:
         ``multiplier`` and ``shift`` are numbers, or one per index of the last axis (``per_channel``, by default where
         more than one is given).
         """
-        multipliers, shifts = np.array(multiplier, ndmin=1), np.array(shift, ndmin=1)
-        if multipliers.shape != shifts.shape or multipliers.ndim != 1:
-            raise InvalidArgument(f"multiplier has shape {multipliers.shape}, shift {shifts.shape}; both must be [C]")
-        if per_channel is None:
-            per_channel = multipliers.size > 1
-        operands = (
-            x,
-            self.const(multipliers, DType.INT32 if scale32 else DType.INT16, "multiplier"),
-            self.const(shifts, DType.INT8, "shift"),
-            self._constant(_encoded(input_zp, x.dtype), x.dtype, (1,), "input_zp"),
-            self._constant(_encoded(output_zp, dtype), dtype, (1,), "output_zp"),
-        )
+        wide = DType.INT32 if scale32 else DType.INT16
+        if isinstance(multiplier, int) and isinstance(shift, int):
+            pair = self.number(multiplier, wide, name="multiplier"), self.number(shift, DType.INT8, name="shift")
+            per_channel = bool(per_channel)
+        else:
+            multipliers, shifts = np.array(multiplier, ndmin=1), np.array(shift, ndmin=1)
+            if multipliers.shape != shifts.shape or multipliers.ndim != 1:
+                raise InvalidArgument(
+                    f"multiplier has shape {multipliers.shape}, shift {shifts.shape}; both must be [C]"
+                )
+            pair = self.const(multipliers, wide, "multiplier"), self.const(shifts, DType.INT8, "shift")
+            per_channel = multipliers.size > 1 if per_channel is None else per_channel
+        zero_points = self.number(input_zp, x.dtype, name="input_zp"), self.number(output_zp, dtype, name="output_zp")
         attrs = ops.Rescale(scale32=scale32, rounding_mode=rounding_mode, per_channel=per_channel)
-        return self.op(attrs, operands, dtype, x.shape, name)
+        return self.op(attrs, (x, *pair, *zero_points), dtype, x.shape, name)
 
     def add(self, a: Tensor, b: Tensor, name: str = "add") -> Tensor:
         """ADD of two tensors of one dtype and rank, broadcast."""
-        shape = a.shape if a.shape == b.shape else np.broadcast_shapes(a.shape, b.shape)
-        return self.op(ops.Add(), (a, b), a.dtype, shape, name)
+        return self.op(ops.Add(), (a, b), a.dtype, broadcast(a.shape, b.shape), name)
 
     def clamp(self, x: Tensor, low: int, high: int, name: str = "clamp") -> Tensor:
         """CLAMP of an integer tensor to [low, high]."""
         attrs = ops.Clamp(
-            min_val=encode(np.array([low]), x.dtype),
-            max_val=encode(np.array([high]), x.dtype),
+            min_val=_encoded(low, x.dtype),
+            max_val=_encoded(high, x.dtype),
             nan_mode=NanPropagationMode.PROPAGATE,
         )
         return self.op(attrs, (x,), x.dtype, x.shape, name)
@@ -131,9 +146,7 @@ class Builder:
         """PAD of a tensor with ``value``: how much before and after, per axis."""
         padding = self.const_shape([amount for axis in before_after for amount in axis], "padding")
         shape = [size + sum(axis) for size, axis in zip(x.shape, before_after, strict=True)]
-        return self.op(
-            ops.Pad(), (x, padding, self.const(np.array([value]), x.dtype, "pad_const")), x.dtype, shape, name
-        )
+        return self.op(ops.Pad(), (x, padding, self.number(value, x.dtype, name="pad_const")), x.dtype, shape, name)
 
     def identity(self, x: Tensor, name: str = "identity") -> Tensor:
         """IDENTITY of a tensor."""

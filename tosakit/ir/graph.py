@@ -52,6 +52,8 @@ class TensorExtras:
 
 PLAIN = TensorExtras()
 
+_CONSTANTS: Final = (ops.Const, ops.ConstShape)
+
 
 class Tensor:
     """A value of a block: the result of one operator, a block input, or a state cell (``extras.variable``).
@@ -182,7 +184,7 @@ class Tensor:
     @property
     def is_constant(self) -> bool:
         """True for the result of CONST or CONST_SHAPE."""
-        return self._producer is not None and isinstance(self._producer._attrs, ops.Const | ops.ConstShape)
+        return self._producer is not None and isinstance(self._producer._attrs, _CONSTANTS)
 
     def values(self) -> Array:
         """Values of a constant, decoded; see :func:`tosakit.ir.types.decode`. Raises InvalidModel without data."""
@@ -308,6 +310,14 @@ def _foreign_name(attrs: Foreign) -> str:
     known = ops.BY_NUMBER.get(attrs.number)
     name = known.NAME if known else f"operator {attrs.number}"
     return f"{name} with {attrs.attributes.NAME} attributes" if attrs.attributes else name
+
+
+def _replaced(tensors: tuple[Tensor, ...], old: Tensor, new: Tensor) -> tuple[Tensor, ...]:
+    """``new`` for ``old``; a block may have very many outputs, and most of them stay."""
+    if tensors.count(old) == 1:
+        at = tensors.index(old)
+        return (*tensors[:at], new, *tensors[at + 1 :])
+    return tuple([new if tensor is old else tensor for tensor in tensors])
 
 
 class OpRecord(NamedTuple):
@@ -625,7 +635,7 @@ class Graph(_Base):
         kept = dict.fromkeys(keep)
         for user in old.users:
             if user not in kept:
-                user._inputs = tuple([new if operand is old else operand for operand in user._inputs])
+                user._inputs = _replaced(user._inputs, old, new)
                 old._drop_user(user)
                 new._add_user(user)
         self._sorted = None
@@ -695,12 +705,24 @@ class Graph(_Base):
 
     def set_inputs(self, tensors: Sequence[Tensor]) -> None:
         """Make ``tensors``, which no operator produces, the block's inputs, in this order."""
+        self._require_inputs(tensors)
+        for tensor in self.entry._outputs:
+            tensor._producer = None
+        self.entry._outputs = ()
+        self._add_inputs(tensors)
+
+    def add_input(self, tensor: Tensor) -> None:
+        """Make ``tensor``, which no operator produces, one more input of the block, its last."""
+        self._require_inputs((tensor,))
+        self._add_inputs((tensor,))
+
+    def _require_inputs(self, tensors: Sequence[Tensor]) -> None:
         for tensor in tensors:
             if tensor._producer not in (None, self.entry) or not self.owns(tensor):
                 raise InvalidArgument(f"{tensor!r} cannot be an input of block {self.name!r}")
-        for tensor in self.entry._outputs:
-            tensor._producer = None
-        self.entry._outputs = tuple(tensors)
+
+    def _add_inputs(self, tensors: Sequence[Tensor]) -> None:
+        self.entry._outputs += tuple(tensors)
         for tensor in tensors:
             tensor._producer = self.entry
         self._sorted = None
@@ -710,7 +732,16 @@ class Graph(_Base):
         self._require_own(*tensors)
         for tensor in self.exit._inputs:
             tensor._drop_user(self.exit)
-        self.exit._inputs = tuple(tensors)
+        self.exit._inputs = ()
+        self._add_outputs(tensors)
+
+    def add_output(self, tensor: Tensor) -> None:
+        """Make ``tensor`` of this block one more of its outputs, its last."""
+        self._require_own(tensor)
+        self._add_outputs((tensor,))
+
+    def _add_outputs(self, tensors: Sequence[Tensor]) -> None:
+        self.exit._inputs += tuple(tensors)
         for tensor in tensors:
             tensor._add_user(self.exit)
 
