@@ -191,7 +191,7 @@ def settle(
     if seed < 0:
         raise InvalidArgument(f"seed {seed} is negative; give a number, 0 or more")
     _refuse_illegal(done)
-    done.bounds = output_bounds(done.program, done.result.events)
+    done.bounds = output_bounds(done.program, done.result.events, done.result.state)
     if check == "none":
         return
     show = progress or (lambda description: None)

@@ -24,7 +24,7 @@ from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics._interval import Interval, hull, of_constant
 from tosakit.numerics.intervals import Intervals, Range
 
-__all__ = ["assumptions", "program_intervals"]
+__all__ = ["assumptions", "cell_key", "most_turns", "program_intervals"]
 
 WIDEN_AFTER = 3
 """Turns of a loop, or runs of a program with variables, that are followed exactly before bounds are widened."""
@@ -64,6 +64,26 @@ def assumptions(program: Program, inputs: Mapping[Tensor, Range] | None = None) 
         return {}
 
 
+def most_turns(program: Program, op: AnyOp, intervals: Intervals, limit: int) -> int | None:
+    """How often a WHILE_LOOP runs its body at most, counted on intervals; None where that is more than ``limit``.
+
+    ``intervals`` are those of the program. Takes time in proportion to the turns and the operators of the regions.
+    """
+    assert isinstance(op.attrs, ops.WhileLoop)
+    run = _Run(program, {})
+    run.state.update((cell_key(cell), intervals.of(cell)) for cell in _cells(program) if cell.dtype in _RANGES)
+    try:
+        loop, carried = run.loop(op, op.attrs), _state(intervals, op.inputs)
+        for turns in range(limit + 1):
+            after = loop.turn(carried, keep=False)
+            if after is None:
+                return turns
+            carried = after
+    except (_GiveUp, TosakitError, ValueError):
+        return None
+    return None
+
+
 def _cells(program: Program) -> Iterator[Tensor]:
     for block in program.blocks:
         if block.stateful:
@@ -88,10 +108,10 @@ class _Run:
 
     def whole(self, cells: Sequence[Tensor]) -> dict[Tensor, Interval]:
         """Run until no run writes to a variable what it did not hold before; then narrow what was widened too far."""
-        dtypes = {_key(cell): cell.dtype for cell in cells if cell.dtype in _RANGES}
+        dtypes = {cell_key(cell): cell.dtype for cell in cells if cell.dtype in _RANGES}
         for cell in cells:
             if cell.dtype in _RANGES:
-                _join(self.state, _key(cell), _initial(cell))
+                _join(self.state, cell_key(cell), _initial(cell))
         initial, turn = dict(self.state), 0
         while grown := self.grown():
             for key, interval in grown.items():
@@ -101,7 +121,7 @@ class _Run:
         if self.grown():
             self.state = wide
             self.grown()
-        self.found.update({cell: self.state[_key(cell)] for cell in cells if _key(cell) in self.state})
+        self.found.update({cell: self.state[cell_key(cell)] for cell in cells if cell_key(cell) in self.state})
         return self.found
 
     def grown(self) -> dict[str, Interval]:
@@ -144,10 +164,10 @@ class _Run:
                 source = op.inputs[0] if len(op.inputs) == 1 and op.inputs[0].dtype == tensor.dtype else None
                 value = _all_of(tensor) if source is None else known.of(source).overall
                 if keep:
-                    _join(self.written, _key(tensor), value)
+                    _join(self.written, cell_key(tensor), value)
         reads = op.inputs and op.inputs[0].extras.variable and op.outputs and not op.outputs[0].extras.variable
         if reads and isinstance(_meaning(attrs), ops.VariableRead | ops.Identity):
-            cell = self.state.get(_key(op.inputs[0]))
+            cell = self.state.get(cell_key(op.inputs[0]))
             return {op.outputs[0]: cell} if cell is not None and op.outputs[0].dtype in _RANGES else {}
         return {}
 
@@ -177,9 +197,13 @@ class _Run:
             joined = {tensor: hull(interval, other[tensor]) for tensor, interval in joined.items()}
         return joined
 
+    def loop(self, op: AnyOp, attrs: ops.WhileLoop) -> "_Loop":
+        """The regions of a loop."""
+        return _Loop(self, *(self.region(name, len(op.inputs)) for name in (attrs.cond_graph, attrs.body_graph)))
+
     def while_loop(self, op: AnyOp, attrs: ops.WhileLoop, known: Intervals, *, keep: bool) -> dict[Tensor, Interval]:
         """What the loop carries when its condition fails; the same before every turn, and more than that during it."""
-        loop = _Loop(self, self.region(attrs.cond_graph, len(op.inputs)), self.region(attrs.body_graph, len(op.inputs)))
+        loop = self.loop(op, attrs)
         start = _state(known, op.inputs)
         carried, turn = start, 0
         while True:
@@ -287,7 +311,8 @@ def _join(found: dict[Tensor, Interval] | dict[str, Interval], key: object, inte
 
 
 # -------------------------------------------------------------------------------------------------- variables
-def _key(cell: Tensor) -> str:
+def cell_key(cell: Tensor) -> str:
+    """What the tensors of one variable have in common: its name."""
     return cell.extras.variable_name or f"tensor {cell.name}"
 
 
