@@ -9,6 +9,7 @@ from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
 from rewrites.double_as_mul import RULE as DOUBLE_AS_MUL
 from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
+from rewrites.gather_as_matmul import RULE as GATHER_AS_MATMUL
 from rewrites.identity_for_passed_outputs import TRANSFORM as IDENTITY_FOR_PASSED_OUTPUTS
 from rewrites.insert_int16_rescale import RULE as INSERT_INT16_RESCALE
 from rewrites.int16_matmul_as_int8 import RULE as INT16_MATMUL_AS_INT8
@@ -20,6 +21,7 @@ from rewrites.remove_identity_rescale import RULE as REMOVE_IDENTITY_RESCALE
 from rewrites.resize_bilinear_as_conv2d import RULE as RESIZE_BILINEAR_AS_CONV2D
 from rewrites.resize_nearest_as_movement import RULE as RESIZE_NEAREST_AS_MOVEMENT
 from rewrites.reverse_last_axis import RULE as REVERSE_LAST_AXIS
+from rewrites.scatter_as_matmul import RULE as SCATTER_AS_MATMUL
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
 from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV2D
@@ -45,6 +47,8 @@ RULES: tuple[Step, ...] = (
     INT32_REDUCTION_AS_HALVES,
     REVERSE_LAST_AXIS,
     CONSTANT_INDICES_AS_MOVEMENT,
+    GATHER_AS_MATMUL,
+    SCATTER_AS_MATMUL,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -67,6 +71,8 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         INT32_REDUCTION_AS_HALVES,
         REVERSE_LAST_AXIS,
         CONSTANT_INDICES_AS_MOVEMENT,
+        GATHER_AS_MATMUL,
+        SCATTER_AS_MATMUL,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,

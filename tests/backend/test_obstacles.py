@@ -106,7 +106,7 @@ def test_a_type_that_is_not_taken_names_the_rule_that_helps() -> None:
     assert str(obstacle) == 'GREATER -> "output": the target has no GREATER. The rule bool_as_int32 helps'
     assert (obstacle.block, obstacle.index, obstacle.tensors) == ("main", 0, ("output",))
     assert refused(single("GREATER", both), U85) == []
-    [obstacle] = refused(single("GATHER", {"in_out_t": DType.INT8, "index_t": DType.INT32}))
+    [obstacle] = refused(single("INTDIV", {"in_out_t": DType.INT32}))
     assert str(obstacle).endswith("No rewrite is known")
 
 

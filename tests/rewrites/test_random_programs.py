@@ -43,7 +43,10 @@ PROGRAMS: dict[str, st.SearchStrategy[Program]] = {
 """Programs for rules whose pattern says too little, or is illegal."""
 
 SHARES: dict[str, dict[str, float]] = {
-    "argmax_as_maximum": {"leaves": 0},  # a target leaves some alone, TOSA has no integer ARGMAX that it cannot rewrite
+    # a target leaves some alone; of integers and of static shape there is none that these cannot rewrite
+    "argmax_as_maximum": {"leaves": 0},
+    "gather_as_matmul": {"leaves": 0},
+    "scatter_as_matmul": {"leaves": 0},
     "constant_indices_as_movement": {"leaves": 0},  # drawn indices are constants, and legal
     "variables_as_inputs": {"checked": 0},  # the reference model has no variables
 }

@@ -38,6 +38,8 @@ RULES: dict[str, tuple[str, ...]] = {
     ),
     "ARGMAX": ARGMAX_RULE,
     **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), ("int32_reduction_as_halves",)),
+    "GATHER": ("gather_as_matmul",),
+    "SCATTER": ("scatter_as_matmul",),
     "MATMUL": ("int16_matmul_as_int8",),
     "TRANSPOSE_CONV2D": SUBPIXEL_RULE,
 }

@@ -22,6 +22,7 @@ from tosakit.ir.program import Program, Region
 from tosakit.ir.types import INTEGER_RANGES, Array
 from tosakit.oracle.difference import distances
 from tosakit.oracle.equivalence import run_vectors
+from tosakit.oracle.indices import Indices, index_inputs, narrowed
 from tosakit.oracle.inputs import InputSpec, input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, Status
 
@@ -191,7 +192,12 @@ def _cut_out(event: Event, vectors: int, seed: int) -> _Cut:
             "the rule must name the operators in between in `covers`"
         )
     cut = dict.fromkeys([*read, *after_inputs])
-    return _Cut(before, before_inputs, after, after_inputs, _draw(event, list(cut), vectors, seed))
+    limits: dict[Tensor, Indices] = {}
+    if before is not None:
+        indices = index_inputs(before)
+        pairs = zip(before_inputs, before.main.inputs, strict=True)
+        limits = {tensor: indices[twin] for tensor, twin in pairs if twin in indices}
+    return _Cut(before, before_inputs, after, after_inputs, _draw(event, list(cut), limits, vectors, seed))
 
 
 def _read(event: Event) -> dict[Tensor, None]:
@@ -201,12 +207,15 @@ def _read(event: Event) -> dict[Tensor, None]:
     return {t: None for t in outside if t.data is None or t in event.ranges}
 
 
-def _draw(event: Event, cut: Sequence[Tensor], vectors: int, seed: int) -> list[dict[Tensor, Array]]:
+def _draw(
+    event: Event, cut: Sequence[Tensor], indices: Mapping[Tensor, Indices], vectors: int, seed: int
+) -> list[dict[Tensor, Array]]:
     specs = []
     for tensor in cut:
         proved = event.ranges.get(tensor)
         low, high = (None, None) if proved is None else (proved.low, proved.high)
-        specs.append(InputSpec(tensor.name, tensor.dtype, tensor.shape, low, high))
+        spec = InputSpec(tensor.name, tensor.dtype, tensor.shape, low, high)
+        specs.append(narrowed(spec, indices.get(tensor)))
     count = vectors if specs else 1
     return [dict(zip(cut, vector, strict=True)) for vector in input_vectors(specs, count, seed)]
 

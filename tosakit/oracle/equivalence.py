@@ -19,6 +19,7 @@ from tosakit.ir.program import Program, Version
 from tosakit.ir.types import INTEGER_RANGES, Array, numpy_dtype
 from tosakit.oracle.cost import default_vectors
 from tosakit.oracle.difference import OutputDifference, Tally
+from tosakit.oracle.indices import index_inputs, narrowed
 from tosakit.oracle.inputs import InputSpec, input_vectors
 from tosakit.oracle.packing import run_packed
 from tosakit.oracle.refmodel import ReferenceModel, RunResult, Status
@@ -76,11 +77,15 @@ class Equivalence:
 
 
 def input_specs(program: Program) -> list[InputSpec]:
-    """What each input of the main block must be, in file order. Raises InvalidArgument for an unranked one."""
+    """What each input of the main block must be, in file order: those that are indices name rows that exist.
+
+    Raises InvalidArgument for an unranked one.
+    """
     for tensor in program.main.inputs:
         if tensor.extras.is_unranked:
             raise InvalidArgument(f'input "{tensor.name}" has no rank; give it a static shape')
-    return [InputSpec(t.name, t.dtype, t.shape) for t in program.main.inputs]
+    indices = index_inputs(program)
+    return [narrowed(InputSpec(t.name, t.dtype, t.shape), indices.get(t)) for t in program.main.inputs]
 
 
 def check_equivalence(

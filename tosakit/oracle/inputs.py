@@ -1,5 +1,6 @@
 """Seeded test inputs that reach the places where graphs break: limits, zero, +-1, saturation, odd halves, NaN."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,13 +19,18 @@ Bound = int | _Integers
 
 @dataclass(frozen=True, eq=False)
 class InputSpec:
-    """What one input must be: dtype, static shape, and for integers the closed range its values stay in."""
+    """What one input must be: dtype, static shape, and for integers the closed range its values stay in.
+
+    ``distinct``: the values along the last axis differ from each other, as SCATTER has it of its indices, as far as
+    the range has room for that.
+    """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     low: Bound | None = None
     high: Bound | None = None
+    distinct: bool = False
 
     def bounds(self) -> tuple[_Integers, _Integers]:
         """The closed range of every element of an integer input, flat: the given one, else the dtype's."""
@@ -100,9 +106,20 @@ def _floats(rng: _Rng, kind: int, count: int) -> npt.NDArray[np.float64]:
     return choices[kind % len(choices)]()
 
 
+def _distinct(rng: _Rng, spec: InputSpec) -> Array:
+    """Rows of numbers drawn without putting any back: the same number twice only where there are too few."""
+    low, high = (int(bound.min()) for bound in spec.bounds())
+    width = spec.shape[-1] if spec.shape else 1
+    count = high - low + 1
+    rows = [rng.choice(count, width, replace=width > count) + low for _ in range(math.prod(spec.shape[:-1]))]
+    return np.array(rows).astype(numpy_dtype(spec.dtype)).reshape(spec.shape)
+
+
 def _one(rng: _Rng, spec: InputSpec, kind: int) -> Array:
     count = int(np.prod(spec.shape, dtype=np.int64))
     dtype = numpy_dtype(spec.dtype)
+    if spec.distinct:
+        return _distinct(rng, spec)
     if dtype.kind == "i":
         return _integers(rng, kind, *spec.bounds()).astype(dtype).reshape(spec.shape)
     if spec.dtype == DType.BOOL:
