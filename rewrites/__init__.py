@@ -22,6 +22,7 @@ from rewrites.resize_bilinear_as_conv2d import RULE as RESIZE_BILINEAR_AS_CONV2D
 from rewrites.resize_nearest_as_movement import RULE as RESIZE_NEAREST_AS_MOVEMENT
 from rewrites.reverse_last_axis import RULE as REVERSE_LAST_AXIS
 from rewrites.scatter_as_matmul import RULE as SCATTER_AS_MATMUL
+from rewrites.shift_by_rounding_shift import RULE as SHIFT_BY_ROUNDING_SHIFT
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
 from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV2D
@@ -49,6 +50,7 @@ RULES: tuple[Step, ...] = (
     CONSTANT_INDICES_AS_MOVEMENT,
     GATHER_AS_MATMUL,
     SCATTER_AS_MATMUL,
+    SHIFT_BY_ROUNDING_SHIFT,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -73,6 +75,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         CONSTANT_INDICES_AS_MOVEMENT,
         GATHER_AS_MATMUL,
         SCATTER_AS_MATMUL,
+        SHIFT_BY_ROUNDING_SHIFT,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,

@@ -20,6 +20,7 @@ from rewrites._int32 import (
     sub,
     times,
 )
+from rewrites._shifts import floor_shift
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
@@ -83,7 +84,7 @@ class Form:
 
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """floor(x / 2), and x less twice that."""
-        half = binary(self.builder, ops.ArithmeticRightShift(round=False), x, number(self.builder, 1, x))
+        half = floor_shift(self.builder, x, number(self.builder, 1, x))
         return half, sub(self.builder, sub(self.builder, x, half), half)
 
     def logic(self, attrs: Attributes, inputs: Sequence[Tensor]) -> Tensor:

@@ -6,8 +6,8 @@
     key - (key >> k) * 2^k ─▶ N - 1 - it ─▶ RESHAPE ─▶ y
 
 With 2^k >= N the key (x - lowest) * 2^k + (N - 1 - i) orders by value, and among equal values by the first index, which
-is what ARGMAX gives. Its low k bits are N - 1 - i. Keys are at least 0, so the shift is the same however a target
-rounds negative numbers. All keys fit INT32, or the rule refuses; every index is identical.
+is what ARGMAX gives. Its low k bits are N - 1 - i. Keys are at least 0. All keys fit INT32, or the rule refuses; every
+index is identical.
 
 Ethos-U55 and U65 take ARGMAX of INT8 along a last axis of up to 127 elements without a batch only.
 """
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rewrites._halves import reduce_by_halves
-from rewrites._int32 import MAXIMUM, binary, number, sub, times
+from rewrites._int32 import MAXIMUM, number, sub, times
+from rewrites._shifts import floor_shift
 from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
@@ -79,7 +80,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     places = np.arange(length - 1, -1, -1, dtype=np.int64) - (lowest << plan.bits)
     key = builder.add(wide, builder.const(places.reshape(along), DType.INT32, "places"), "keys")
     key = reduce_by_halves(builder, MAXIMUM, key, axis)
-    value = binary(builder, ops.ArithmeticRightShift(round=False), key, number(builder, plan.bits, key), "value")
+    value = floor_shift(builder, key, number(builder, plan.bits, key), low=0)
     rest = sub(builder, key, times(builder, value, 1 << plan.bits, "high"), "rest")
     index = sub(builder, number(builder, length - 1, key), rest, "index")
     return Replacement(builder.ops, {argmax.output: builder.reshape(index, argmax.output.shape)})

@@ -103,6 +103,23 @@ def test_its_neighbours_are_fine(program: Program) -> None:
     assert where(program) == []
 
 
+# ---------------------------------------------------------------- shifts that round down
+def shifted(round_it: bool, amounts: Sequence[int], dtype: DType = I32) -> Program:
+    net = Net()
+    by = net.const([amounts], dtype)
+    return net.program(
+        net.op(ops.ArithmeticRightShift(round_it), (net.input("x", dtype, (1, 2)), by), dtype, (1, 2), "y")
+    )
+
+
+def test_a_shift_that_rounds_down_is_refused_for_u55_and_u65() -> None:
+    assert where(shifted(False, [0, 1])) == [U55, U65]
+    hazard = only(shifted(False, [0, 1]), U65)
+    assert (hazard.kind, hazard.helps) == ("miscompiled", "The rule shift_by_rounding_shift helps")
+    for fine in (shifted(True, [0, 1]), shifted(False, [0, 0]), shifted(False, [0, 1], I8)):
+        assert where(fine) == []
+
+
 # ---------------------------------------------------------------- state as IDENTITY
 def stateful(variable: bool) -> Program:
     graph = Graph("main")

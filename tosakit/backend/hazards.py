@@ -106,6 +106,17 @@ def _lost_state(op: AnyOp, _: Intervals) -> str | None:
     return "it reads or writes a VARIABLE but is an IDENTITY in the file; Vela compiles it and loses the state"
 
 
+def _rounded_shift(op: AnyOp, _: Intervals) -> str | None:
+    if len(op.inputs) != 2 or op.inputs[0].dtype != DType.INT32:
+        return None
+    amounts = _values(op.inputs[1])
+    if not isinstance(op.attrs, ops.ArithmeticRightShift) or op.attrs.round:
+        return None
+    if amounts is not None and not np.any(amounts):
+        return None
+    return "it rounds down, and the target rounds to nearest"
+
+
 def _may_be_unpredictable(op: AnyOp, intervals: Intervals) -> str | None:
     if not _is_rescale(op) or not _scale32(op) or op.inputs[0].dtype not in (DType.INT8, DType.INT16, DType.INT32):
         return None
@@ -212,6 +223,15 @@ KNOWN_ISSUES: tuple[Entry, ...] = (
         "bytes inspected",
         _one_factor,
         rules=("resize_nearest_as_movement",),
+    ),
+    Entry(
+        SMALL,
+        "miscompiled",
+        ("ARITHMETIC_RIGHT_SHIFT",),
+        "ARITHMETIC_RIGHT_SHIFT with round=False",
+        "bytes inspected",
+        _rounded_shift,
+        rules=("shift_by_rounding_shift",),
     ),
     Entry(
         FAMILIES,

@@ -24,6 +24,7 @@ BILINEAR_RULE = ("resize_bilinear_as_conv2d",)
 NEAREST_RULE = ("resize_nearest_as_movement",)
 INDICES_RULE = ("constant_indices_as_movement",)
 REVERSE_RULE = ("reverse_last_axis",)
+SHIFT_RULE = ("shift_by_rounding_shift",)
 SUBPIXEL_RULE = ("transpose_conv2d_as_conv2d",)
 
 INTEGERS = (DType.INT8, DType.INT16, DType.INT32)
@@ -40,6 +41,7 @@ RULES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), ("int32_reduction_as_halves",)),
     "GATHER": ("gather_as_matmul",),
     "SCATTER": ("scatter_as_matmul",),
+    **dict.fromkeys(("ARITHMETIC_RIGHT_SHIFT", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"), SHIFT_RULE),
     "MATMUL": ("int16_matmul_as_int8",),
     "TRANSPOSE_CONV2D": SUBPIXEL_RULE,
 }
