@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from rewrites.argmax_as_maximum import RULE as ARGMAX_AS_MAXIMUM
+from rewrites.bitwise_as_tables import RULE as BITWISE_AS_TABLES
 from rewrites.bool_as_int32 import RULE as BOOL_AS_INT32
 from rewrites.constant_indices_as_movement import RULE as CONSTANT_INDICES_AS_MOVEMENT
 from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
@@ -51,6 +52,7 @@ RULES: tuple[Step, ...] = (
     GATHER_AS_MATMUL,
     SCATTER_AS_MATMUL,
     SHIFT_BY_ROUNDING_SHIFT,
+    BITWISE_AS_TABLES,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -76,6 +78,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         GATHER_AS_MATMUL,
         SCATTER_AS_MATMUL,
         SHIFT_BY_ROUNDING_SHIFT,
+        BITWISE_AS_TABLES,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,
