@@ -31,7 +31,8 @@ ALLOWED: dict[str, str] = {
     "backend": "_child _interface catalogue engine errors io ir numerics spec",
     "testing": "_version catalogue engine errors io ir numerics oracle rewriting spec",
     "rewriting": "backend catalogue engine errors io ir oracle spec",
-    "cli": "_version backend catalogue engine errors io ir oracle rewriting spec testing",
+    "outlook": "backend catalogue ir rewriting",
+    "cli": "_version backend catalogue engine errors io ir oracle outlook rewriting spec testing",
     "__init__": "_version engine errors io ir oracle rewriting spec",
     "__main__": "cli",
 }

@@ -118,8 +118,27 @@ def test_what_a_target_refuses_by_operator_and_tensor(tmp_path: Path, capsys: py
     assert "ethos-u55-128, Vela 5.2: 1 refused\n" in printed
     assert 'refused: MATMUL -> "acc": "a" is INT16; the target takes MATMUL of INT8 only. ' in printed
     assert "The rule int16_matmul_as_int8 helps (probed)\n" in printed
+    after = "  after tosakit rewrite --pipeline ethos-u --target ethos-u55-128: nothing is known against it\n"
+    assert printed.endswith(after)
     assert main(["check", path, INT8, "--target", "ethos-u85-256"]) == 0
     assert "nothing is known against it" in capsys.readouterr().out
+
+
+def test_a_rule_that_would_refuse_is_not_said_to_help(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net = Net()
+    both = net.input("a", DType.INT16, (1, 2, 3)), net.input("b", DType.INT16, (1, 3, 4))
+    acc = net.matmul(*both)
+    path = tmp_path / "output.tosa"
+    save(net.program(net.rescale(acc, DType.INT16, 1 << 14, 20), acc), path)
+    assert main(["check", str(path), "--target", "ethos-u55-128"]) == 1
+    printed = capsys.readouterr().out
+    reason = 'the accumulator "acc" is a block output, so its value must stay as it is'
+    assert f"The rule int16_matmul_as_int8 refuses: {reason} (probed)" in printed
+    assert "after tosakit rewrite --pipeline ethos-u --target ethos-u55-128: 1 refused" in printed
+    assert main(["check", str(path), "--target", "ethos-u55-128", "--json"]) == 1
+    [found] = json.loads(capsys.readouterr().out)["files"]
+    [obstacle] = found["obstacles_after_pipeline"]
+    assert obstacle["refusals"] == [{"rule": "int16_matmul_as_int8", "reason": reason}]
 
 
 def test_what_a_target_refuses_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,6 +150,7 @@ def test_what_a_target_refuses_as_json(tmp_path: Path, capsys: pytest.CaptureFix
     assert (found["target"], found["vela_version"]) == ("ethos-u65-256", "5.2")
     assert (obstacle["kind"], obstacle["operator_index"], obstacle["tensors"]) == ("refused", 2, ["acc"])
     assert (obstacle["rules"], obstacle["established"]) == (["int16_matmul_as_int8"], "probed")
+    assert (found["obstacles_after_pipeline"], obstacle["refusals"]) == ([], [])
     assert unread["obstacles"] is None
 
 

@@ -1,7 +1,7 @@
 """The Vela stage for a program in memory: say what the target tables have against it, then compile."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from tosakit.backend.obstacle import Kind, Obstacle
 from tosakit.backend.obstacles import find_obstacles
 from tosakit.backend.vela import ACCELERATORS, VelaReport, compile_for_ethos_u, vela_version
 from tosakit.catalogue import unknown
+from tosakit.engine.rule import Refused
 from tosakit.errors import InvalidArgument
 from tosakit.io.writer import dumps
 from tosakit.ir.program import Program
@@ -47,17 +48,20 @@ def compile_program(
     name: str,
     place: Path | None,
     allow_miscompile: bool = False,
+    refused: Sequence[Refused] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Compilation:
     """Look for obstacles and compile; all constants stand inline for Vela.
 
     The result is ``place/<name>_vela.npz``, or nothing where ``place`` is None. What Vela is known to miscompile it is
-    not asked to, but with ``allow_miscompile``; what it is known to refuse it is, since it knows best. ``settings`` are
+    not asked to, but with ``allow_miscompile``; what it is known to refuse it is, since it knows best. ``refused`` are
+    the rules that did not help, for the obstacles to say so. ``settings`` are
     options of :func:`~tosakit.backend.vela.compile_for_ethos_u`. Raises InvalidArgument where the place cannot be
     written, and as :func:`require_vela`.
     """
     require_vela(accelerator)
-    found = Compilation(accelerator, tuple(find_obstacles(program, accelerator)), None)
+    obstacles = (obstacle.after(refused) for obstacle in find_obstacles(program, accelerator))
+    found = Compilation(accelerator, tuple(obstacles), None)
     if found.of_kind("miscompiled") and not allow_miscompile:
         return found
     with tempfile.TemporaryDirectory(prefix="tosakit-") as scratch:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tosakit.backend.obstacle import Obstacle
-from tosakit.backend.obstacles import find_obstacles
 from tosakit.backend.targets import VELA_VERSION
 from tosakit.cli.console import say
 from tosakit.cli.parser import source_of
+from tosakit.outlook import PIPELINE, Outlook, outlook
 from tosakit.rewriting import require_target
 from tosakit.spec.check import neighbourhood
 from tosakit.spec.diagnostics import Diagnostic
@@ -31,11 +31,11 @@ class _Checked:
 
     name: str
     report: FileReport
-    obstacles: Sequence[Obstacle] | None
+    outlook: Outlook | None
 
     @property
     def is_refused(self) -> bool:
-        return any(obstacle.kind != "suspected" for obstacle in self.obstacles or ())
+        return self.outlook is not None and any(found.kind != "suspected" for found in self.outlook.obstacles)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     for name in options.files:
         report = check_file(source_of(name), target)
         asked = accelerator and report.program is not None and not report.has_errors
-        found = find_obstacles(report.program, accelerator) if asked and report.program is not None else None
+        found = outlook(report.program, accelerator) if asked and report.program is not None else None
         checked.append(_Checked(name, report, found))
         if not options.json:
             _print(name, report, explain=options.explain)
@@ -83,14 +83,20 @@ def _print(name: str, report: FileReport, *, explain: bool) -> None:
 def _print_obstacles(checked: _Checked, accelerator: str) -> None:
     if not accelerator:
         return
-    if checked.obstacles is None:
+    if checked.outlook is None:
         print(f"  not looked at for {accelerator}: the file must be legal first")
         return
-    kinds = {kind: sum(o.kind == kind for o in checked.obstacles) for kind in ("refused", "miscompiled", "suspected")}
-    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
-    print(f"  {accelerator}, Vela {VELA_VERSION}: {told or 'nothing is known against it'}")
-    for obstacle in checked.obstacles:
+    found, left = checked.outlook.obstacles, checked.outlook.left
+    print(f"  {accelerator}, Vela {VELA_VERSION}: {_by_kind(found)}")
+    for obstacle in found:
         print(f"  {obstacle.kind}: {obstacle} ({obstacle.entry.established})")
+    if found:
+        print(f"  after tosakit rewrite --pipeline {PIPELINE} --target {accelerator}: {_by_kind(left)}")
+
+
+def _by_kind(obstacles: Sequence[Obstacle]) -> str:
+    kinds = {kind: sum(o.kind == kind for o in obstacles) for kind in ("refused", "miscompiled", "suspected")}
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count) or "nothing is known against it"
 
 
 def _count(number: int, what: str) -> str:
@@ -114,7 +120,10 @@ def _file_json(checked: _Checked, accelerator: str, explain: bool) -> dict[str, 
     about_target = {
         "target": accelerator,
         "vela_version": VELA_VERSION,
-        "obstacles": None if checked.obstacles is None else [obstacle_json(o) for o in checked.obstacles],
+        "obstacles": None if checked.outlook is None else [obstacle_json(o) for o in checked.outlook.obstacles],
+        "obstacles_after_pipeline": None
+        if checked.outlook is None
+        else [obstacle_json(o) for o in checked.outlook.left],
     }
     return {
         "path": checked.name,
@@ -138,6 +147,7 @@ def obstacle_json(obstacle: Obstacle) -> dict[str, Any]:
         "tensors": list(obstacle.tensors),
         "message": obstacle.message,
         "rules": list(obstacle.entry.rules),
+        "refusals": [{"rule": refused.rule, "reason": refused.reason} for refused in obstacle.refusals],
         "advice": obstacle.entry.advice,
         "established": obstacle.entry.established,
     }

@@ -135,7 +135,8 @@ def _work(program: Program, plan: Plan, options: argparse.Namespace, story: Stor
         say_some([f"note: {remark}" for remark in done.check.remarks], "notes")
     if options.vela:
         beside = options.output if options.output not in (None, "-") else None
-        story.vela = compile_with(options, done.program, beside or options.input, beside=beside)
+        refused = done.result.refusals
+        story.vela = compile_with(options, done.program, beside or options.input, beside=beside, refused=refused)
         if options.compare_vela:
             before = compile_quietly(options, done.before)
             story.comparison = compare(before, story.vela, done)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from tosakit.backend.compile import Compilation, compile_program, require_vela
 from tosakit.backend.vela import VelaRefusal, VelaReport, VelaTensor
 from tosakit.cli.console import require_legal, say, say_some, table
 from tosakit.cli.parser import source_of
+from tosakit.engine.rule import Refused
 from tosakit.io.reader import load
 from tosakit.ir.program import Program
 
@@ -36,14 +38,16 @@ def run(options: argparse.Namespace) -> int:
     return 0 if found.accepted else 1
 
 
-def compile_with(options: argparse.Namespace, program: Program, model: str, *, beside: str | None) -> Compilation:
-    """Compile with the options of the command line, and say what Vela would get wrong.
+def compile_with(
+    options: argparse.Namespace, program: Program, model: str, *, beside: str | None, refused: Sequence[Refused] = ()
+) -> Compilation:
+    """Compile with the options of the command line, and say what Vela would get wrong, and which rules ``refused``.
 
     The result is named after ``model`` and goes to --vela-output, else next to the file ``beside``, else nowhere.
     """
     place = Path(options.vela_output) if options.vela_output else None if beside is None else Path(beside).parent
     name = "model" if model == "-" else Path(model).stem
-    found = compile_program(program, options.vela, name=name, place=place, **_settings(options))
+    found = compile_program(program, options.vela, name=name, place=place, refused=refused, **_settings(options))
     fatal = "warning" if options.allow_miscompile else "error"
     say_some([f"{fatal if o.kind == 'miscompiled' else 'warning'}: {o}" for o in found.obstacles], "obstacles")
     if found.report is None:
