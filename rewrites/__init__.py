@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from rewrites.argmax_as_maximum import RULE as ARGMAX_AS_MAXIMUM
+from rewrites.avg_pool2d_as_depthwise import RULE as AVG_POOL2D_AS_DEPTHWISE
 from rewrites.bitwise_as_tables import RULE as BITWISE_AS_TABLES
 from rewrites.bool_as_int32 import RULE as BOOL_AS_INT32
 from rewrites.constant_indices_as_movement import RULE as CONSTANT_INDICES_AS_MOVEMENT
@@ -53,6 +54,7 @@ RULES: tuple[Step, ...] = (
     SCATTER_AS_MATMUL,
     SHIFT_BY_ROUNDING_SHIFT,
     BITWISE_AS_TABLES,
+    AVG_POOL2D_AS_DEPTHWISE,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -79,6 +81,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         SCATTER_AS_MATMUL,
         SHIFT_BY_ROUNDING_SHIFT,
         BITWISE_AS_TABLES,
+        AVG_POOL2D_AS_DEPTHWISE,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,

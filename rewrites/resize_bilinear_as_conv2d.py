@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
 from rewrites._depth_to_space import depth_to_space
+from rewrites._depthwise import depthwise
 from rewrites._edges import rows_of
 from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
@@ -120,7 +120,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     vertical, horizontal = plan.axes
     stride = vertical.advance, horizontal.advance
     sums = [
-        _depthwise(builder, padded, np.outer(rows, columns), stride, resize.output.dtype)
+        depthwise(builder, padded, np.outer(rows, columns), stride=stride, name="phase")
         for rows, columns in product(vertical.weights, horizontal.weights)
     ]
     values: dict[Tensor, Tensor] = {}
@@ -134,25 +134,6 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     if any(new is x for new in values.values()):
         values = {old: builder.identity(new) for old, new in values.items()}
     return Replacement(builder.ops, values, covers=(resize, *plan.readers))
-
-
-def _depthwise(
-    builder: Builder, x: Tensor, kernel: npt.NDArray[np.int64], stride: tuple[int, int], acc_type: DType
-) -> Tensor:
-    """DEPTHWISE_CONV2D of every channel with one kernel, without bias or zero points."""
-    batch, height, width, channels = x.shape
-    weight = np.broadcast_to(kernel[:, :, None, None], (*kernel.shape, channels, 1))
-    operands = (
-        x,
-        builder.const(weight, DType.INT8, "weight"),
-        builder.const(np.zeros(channels, np.int64), acc_type, "bias"),
-        builder.const(np.zeros(1, np.int64), x.dtype, "input_zp"),
-        builder.const(np.zeros(1, np.int64), DType.INT8, "weight_zp"),
-    )
-    attrs = ops.DepthwiseConv2d(pad=(0,) * 4, stride=stride, dilation=(1, 1), acc_type=acc_type)
-    rows, columns = ((s - k) // step + 1 for s, k, step in zip((height, width), kernel.shape, stride, strict=True))
-    shape = (batch, rows, columns, channels)
-    return builder.op(attrs, operands, acc_type, shape, "phase")
 
 
 RULE = Rule(

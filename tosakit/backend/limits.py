@@ -24,6 +24,7 @@ BILINEAR_RULE = ("resize_bilinear_as_conv2d",)
 NEAREST_RULE = ("resize_nearest_as_movement",)
 INDICES_RULE = ("constant_indices_as_movement",)
 REVERSE_RULE = ("reverse_last_axis",)
+POOL_RULE = ("avg_pool2d_as_depthwise",)
 SHIFT_RULE = ("shift_by_rounding_shift",)
 SUBPIXEL_RULE = ("transpose_conv2d_as_conv2d",)
 
@@ -202,7 +203,7 @@ LIMITS: tuple[Entry, ...] = (
         SMALL, "ARGMAX", "another than the last axis, more than 127 elements, a batch", values.argmax, ARGMAX_RULE
     ),
     _refused(SMALL, "CONV3D", "depth in the kernel (INT16: in stride or padding)", values.conv3d_depth, CONV3D_RULE),
-    _refused(SMALL, "AVG_POOL2D", "padding around a kernel beyond 8", values.padded_pool),
+    _refused(SMALL, "AVG_POOL2D", "padding around a kernel beyond 8", values.padded_pool, POOL_RULE),
     _refused(SMALL, "CONV2D DEPTHWISE_CONV2D", "strides above 3 with dilation or padding", values.long_stride),
     _refused(SMALL, "TRANSPOSE_CONV2D", "strides other than [1, 1] and [2, 2]", values.transpose_stride, SUBPIXEL_RULE),
     _refused(SMALL, "REVERSE", "the last axis without a batch", values.reversed_channels, REVERSE_RULE),

@@ -20,6 +20,9 @@ SMALL = (U55, U65)
 BIAS_BITS = 40
 """Bits of an INT48 bias that the small families keep."""
 
+LARGEST_PADDED_POOL = 8
+"""The largest kernel of an AVG_POOL2D with padding that the small families take."""
+
 
 def family(accelerator: str) -> str:
     """``ethos-u55``, ``ethos-u65`` or ``ethos-u85`` from an accelerator configuration's name."""

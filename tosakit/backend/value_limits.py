@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tosakit.backend.targets import LARGEST_PADDED_POOL
 from tosakit.errors import TosakitError
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, ResizeMode
@@ -19,7 +20,6 @@ LONGEST = 1 << 16
 HIGHEST_RANK = 6
 LONGEST_ARGMAX = 127
 LONGEST_STRIDE = 3
-LARGEST_PADDED_POOL = 8
 RESIZE_FACTORS = (2, 4, 8)
 WIDEST_INT32_SWAP = 1 << 14
 """Channels of an INT32 TRANSPOSE that swaps height and width."""
