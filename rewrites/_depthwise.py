@@ -11,6 +11,8 @@ from tosakit.ir.graph import Tensor
 ACCUMULATORS = {DType.INT8: DType.INT32, DType.INT16: DType.INT48}
 """The type of the sums for each type of ``x``."""
 
+LARGEST_INT8 = 127
+
 
 def depthwise(
     builder: Builder,
@@ -22,14 +24,16 @@ def depthwise(
     input_zp: int = 0,
     name: str = "sums",
 ) -> Tensor:
-    """Sums of ``x`` [N,H,W,C] of INT8 or INT16, less ``input_zp``, times ``kernel`` [KH,KW] of INT8 values."""
+    """Sums of ``x`` [N,H,W,C] of INT8 or INT16, less ``input_zp``, times ``kernel`` [KH,KW] of 0 to 255."""
     accumulated, channels = ACCUMULATORS[x.dtype], x.shape[3]
+    weight_zp = -128 if kernel.max() > LARGEST_INT8 else 0
+    weight = np.broadcast_to(kernel[:, :, None, None] + weight_zp, (*kernel.shape, channels, 1))
     operands = (
         x,
-        builder.const(np.broadcast_to(kernel[:, :, None, None], (*kernel.shape, channels, 1)), DType.INT8, "weight"),
+        builder.const(weight, DType.INT8, "weight"),
         builder.const(np.zeros(channels, np.int64), accumulated, "bias"),
         builder.number(input_zp, x.dtype, name="input_zp"),
-        builder.number(0, DType.INT8, name="weight_zp"),
+        builder.number(weight_zp, DType.INT8, name="weight_zp"),
     )
     attrs = ops.DepthwiseConv2d(pad=pad, stride=stride, dilation=(1, 1), acc_type=accumulated)
     axes = zip(x.shape[1:3], kernel.shape, stride, pad[::2], pad[1::2], strict=True)

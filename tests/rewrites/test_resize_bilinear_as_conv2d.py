@@ -88,9 +88,46 @@ def test_vela_takes_factors_that_are_not_whole() -> None:
     assert accepted(result.program) == list(FAMILIES)
 
 
-def test_it_refuses_weights_beyond_int8() -> None:
-    program = _net(scales=((16, 2), (16, 2)), offsets=(0, 0), borders=(0, 0))
-    assert "16 * 16" in refusal(apply(RULE, program, when="all"))
+HALF_PIXEL_8: tuple[tuple[Pair, Pair], Pair, Pair] = (((16, 2), (16, 2)), (-7, -7), (7, 7))
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["INT8", "INT16"])
+@pytest.mark.parametrize(
+    ("scales", "offsets", "borders", "convolutions"),
+    [
+        (((127, 1), (1, 1)), (0, 0), (0, 0), 127),
+        (((128, 64), (2, 2)), (0, 0), (64, 0), 2),  # 256 and 128
+        ((*HALF_PIXEL_8[0],), HALF_PIXEL_8[1], HALF_PIXEL_8[2], 64),
+        (((32, 32), (32, 1)), (0, 0), (0, 0), 60),  # f of 0, 8, 16 and 24 have an upper digit only
+    ],
+)
+def test_weights_beyond_int8(
+    scales: tuple[Pair, Pair], offsets: Pair, borders: Pair, convolutions: int, wide: bool
+) -> None:
+    program = _net((2, 2), scales, offsets, borders, wide=wide)
+    result = kept(apply(RULE, program, when="all"), vectors=3)
+    assert names(result.program).count("DEPTHWISE_CONV2D") == convolutions
+    assert check_equivalence(program, result.program, vectors=3).equal
+
+
+def test_it_refuses_int16_sums_beyond_int32() -> None:
+    program = _net((2, 1), ((1 << 10, 1 << 9), (1 << 6, 1 << 6)), (0, 0), (0, 0))
+    assert "1024 * 64" in refusal(apply(RULE, program, when="all"))
+
+
+@pytest.mark.vela
+def test_vela_takes_eight_times_in_both_axes() -> None:
+    for wide in (False, True):
+        result = apply(RULE, _net((2, 2), *HALF_PIXEL_8, wide=wide), target="ethos-u55-128")
+        assert accepted(result.program) == list(FAMILIES)
+
+
+def test_int32_sums_that_are_an_output_are_moved_themselves() -> None:
+    program = _net(wide=False)
+    program.main.set_outputs([*program.main.outputs, program.main.tensor("resized")])
+    result = kept(apply(RULE, program, when="all"), vectors=4)
+    assert "RESIZE" not in names(result.program)
+    assert check_equivalence(program, result.program, vectors=4).equal
 
 
 def test_it_refuses_sums_that_are_an_output() -> None:
@@ -112,11 +149,3 @@ def test_vela_takes_real_nets_for_ethos_u55(name: str, tmp_path: Path) -> None:
     save(result.program, tmp_path / "m.tosa")
     assert compile_for_ethos_u(tmp_path / "m.tosa", "ethos-u55-128", output_dir=tmp_path).accepted
     assert check_equivalence(program, result.program, vectors=4).equal
-
-
-@pytest.mark.parametrize(("scales", "fires"), [(((16, 1), (8, 1)), False), (((127, 1), (1, 1)), True)])
-def test_weights_of_int8_end_at_127(scales: tuple[Pair, Pair], fires: bool) -> None:
-    result = apply(RULE, _net((2, 2), scales, (0, 0), (0, 0)), when="all")
-    assert bool(result.events) is fires
-    if not fires:
-        assert "weights reach 16 * 8, past the 127 of an int8 weight" in refusal(result)
