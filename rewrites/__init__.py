@@ -31,6 +31,7 @@ from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV
 from rewrites.unfuse_rescale_pair import RULE as UNFUSE_RESCALE_PAIR
 from rewrites.variables_as_inputs import TRANSFORM as VARIABLES_AS_INPUTS
 from rewrites.widen_int8_activations import TRANSFORM as WIDEN_INT8_ACTIVATIONS
+from rewrites.wrap_narrowing_cast import RULE as WRAP_NARROWING_CAST
 from tosakit.engine.rule import Step
 
 RULES: tuple[Step, ...] = (
@@ -55,6 +56,7 @@ RULES: tuple[Step, ...] = (
     SHIFT_BY_ROUNDING_SHIFT,
     BITWISE_AS_TABLES,
     AVG_POOL2D_AS_DEPTHWISE,
+    WRAP_NARROWING_CAST,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -82,6 +84,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         SHIFT_BY_ROUNDING_SHIFT,
         BITWISE_AS_TABLES,
         AVG_POOL2D_AS_DEPTHWISE,
+        WRAP_NARROWING_CAST,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,

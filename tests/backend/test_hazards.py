@@ -120,6 +120,22 @@ def test_a_shift_that_rounds_down_is_refused_for_u55_and_u65() -> None:
         assert where(fine) == []
 
 
+# ---------------------------------------------------------------- a CAST that saturates
+def narrowed(low: int, high: int) -> Program:
+    net, builder = Net(), Builder("x")
+    x = builder.clamp(net.input("x", I16, (4,)), low, high)
+    net.take(builder)
+    return net.program(net.op(ops.Cast(), (x,), I8, (4,), "y"))
+
+
+@pytest.mark.parametrize(("low", "high", "wrong"), [(-128, 127, False), (-129, 127, True), (-128, 128, True)])
+def test_a_cast_of_values_that_may_not_fit_is_refused_for_u55_and_u65(low: int, high: int, wrong: bool) -> None:
+    program = narrowed(low, high)
+    assert where(program) == ([U55, U65] if wrong else [])
+    if wrong:
+        assert f"it reads values from {low} to {high}; INT8 holds the low bits" in only(program, U65).message
+
+
 # ---------------------------------------------------------------- state as IDENTITY
 def stateful(variable: bool) -> Program:
     graph = Graph("main")

@@ -14,10 +14,11 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Foreign
-from tosakit.ir.types import BITS
+from tosakit.ir.types import BITS, INTEGER_RANGES
 from tosakit.numerics.intervals import Intervals
 
 CONVOLUTIONS = ("CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D")
+_CAST_TYPES = (DType.INT8, DType.INT16, DType.INT32)
 _MOVES = (ops.Identity, ops.Reshape, ops.Transpose, ops.Slice, ops.Reverse, ops.Concat, ops.Tile, ops.Pad)
 
 
@@ -115,6 +116,18 @@ def _rounded_shift(op: AnyOp, _: Intervals) -> str | None:
     if amounts is not None and not np.any(amounts):
         return None
     return "it rounds down, and the target rounds to nearest"
+
+
+def _saturating_cast(op: AnyOp, intervals: Intervals) -> str | None:
+    if len(op.inputs) != 1 or len(op.outputs) != 1 or not {op.inputs[0].dtype, op.output.dtype} <= {*_CAST_TYPES}:
+        return None
+    read, (least, most) = intervals.of(op.inputs[0]), INTEGER_RANGES[op.output.dtype]
+    if least <= read.lowest and read.highest <= most:
+        return None
+    return (
+        f"it reads values from {read.lowest} to {read.highest}; {op.output.dtype.name} holds the low bits of them, "
+        "and the target saturates"
+    )
 
 
 def _may_be_unpredictable(op: AnyOp, intervals: Intervals) -> str | None:
@@ -232,6 +245,15 @@ KNOWN_ISSUES: tuple[Entry, ...] = (
         "bytes inspected",
         _rounded_shift,
         rules=("shift_by_rounding_shift",),
+    ),
+    Entry(
+        SMALL,
+        "miscompiled",
+        ("CAST",),
+        "CAST to an integer type that may not hold the value",
+        "bytes inspected",
+        _saturating_cast,
+        rules=("wrap_narrowing_cast",),
     ),
     Entry(
         FAMILIES,
