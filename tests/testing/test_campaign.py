@@ -7,19 +7,25 @@ from pathlib import Path
 
 import pytest
 
+import rewrites
 import tosakit
 from tests.support.programs import CORPUS
 from tosakit.cli import main
 from tosakit.engine.driver import run_steps
+from tosakit.engine.rule import Step
 from tosakit.errors import InvalidArgument
 from tosakit.io.writer import dumps
+from tosakit.ir import ops
+from tosakit.ir.graph import Op, Tensor
+from tosakit.ir.text import format_program
+from tosakit.ir.text_parser import parse_program
 from tosakit.testing import Seeded
 from tosakit.testing.campaign import run_campaign
-from tosakit.testing.cases import Plan, make_case, run_case
+from tosakit.testing.cases import Plan, corpus_files, make_case, run_case
 from tosakit.testing.mutation import MUTATIONS, mutated, piece
 from tosakit.testing.programs import program
 from tosakit.testing.properties import new_errors
-from tosakit.testing.special import bool_inside, narrow_operands, stateful, wide_multipliers
+from tosakit.testing.special import LEGAL, REPAIRABLE, stateful
 
 pytestmark = pytest.mark.refmodel
 
@@ -118,6 +124,55 @@ def test_a_case_is_the_same_program_and_setting_again() -> None:
     assert run_case(Plan(seed=1), 3) == run_case(Plan(seed=1), 3)
 
 
+@pytest.mark.parametrize("step", rewrites.RULES, ids=lambda step: step.name)
+def test_every_shipped_rule_fires_and_leaves_alone_within_a_few_cases(step: Step) -> None:
+    plan = Plan(names=(step.name,))
+    seen: set[bool] = set()
+    for number in range(12):
+        case = make_case(plan, number)
+        done = run_steps(case.program, case.steps, options=case.setting.options, target=case.setting.target)
+        seen.add(bool(done.events))
+        if len(seen) == 2:
+            return
+    pytest.fail(f"{step.name} always or never fires: {seen}")
+
+
+def test_a_rule_that_never_fires_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "idle_rules.py").write_text(
+        BROKEN.replace("lambda match, context: True", "lambda match, context: None").replace("not_is_", "idle_"),
+        encoding="utf-8",
+    )
+    words = ["fuzz", "--rule", "idle_identity", "--rules-module", "idle_rules", "--examples", "3"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.syspath_prepend(str(tmp_path))
+        assert main(words) == 0
+    assert "never fired, so nothing is known of them: idle_identity" in capsys.readouterr().err
+    counts = state(tmp_path / "fuzz-findings")["subjects"]["idle_identity"]  # type: ignore[index]
+    assert (counts["programs"], counts["fired"], counts["passed_over"]) == (3, 0, 3)
+
+
+def test_the_state_counts_every_step_of_a_pipeline(tmp_path: Path) -> None:
+    campaign = run_campaign(Plan(names=("int16",)), tmp_path, examples=8)
+    steps = state(tmp_path)["steps"]["int16"]  # type: ignore[index]
+    assert list(steps) == [step.name for step in rewrites.PIPELINES["int16"]]
+    assert sum(counts["fired"] > 0 for counts in steps.values()) >= 3
+    idle = [f"int16: {name}" for name, counts in steps.items() if not counts["fired"]]
+    assert campaign.never_fired == idle
+
+
+def test_files_that_are_not_legal_tosa_do_not_end_it(tmp_path: Path) -> None:
+    illegal = parse_program(format_program(program(Seeded(3)), values=None))
+    graph = illegal.main
+    graph.add_op(
+        Op(ops.Reverse(axis=9), graph.inputs[:1], (Tensor("r", graph.inputs[0].dtype, graph.inputs[0].shape),))
+    )
+    (tmp_path / "models").mkdir()
+    tosakit.save(illegal, tmp_path / "models" / "illegal.tosa")
+    plan = Plan(("remove_dead_code",), corpus_files(tmp_path / "models"))
+    assert run_campaign(plan, tmp_path / "found", examples=8).totals["programs"] == 8
+
+
 def test_mutations_stay_legal_and_all_of_them_work() -> None:
     worked: dict[str, int] = {}
     for seed in range(40):
@@ -145,16 +200,15 @@ def test_special_mutations_make_what_they_say() -> None:
     for seed in range(60):
         choices = Seeded(seed)
         original = program(choices)
-        for mutation in (stateful, bool_inside, wide_multipliers, narrow_operands):
+        for mutation in (stateful, *LEGAL, *REPAIRABLE):
             one = mutation(choices, original)
             if one is None:
                 continue
             name = mutation.__name__
             made[name] = made.get(name, 0) + 1
-            illegal = bool(new_errors(original, one))
-            assert illegal == (name in ("wide_multipliers", "narrow_operands")), (seed, name)
+            assert bool(new_errors(original, one)) == (mutation in REPAIRABLE), (seed, name)
             tosakit.load(dumps(one))
-    assert len(made) == 4
+    assert len(made) == 6
     assert min(made.values()) >= 5, made
 
 

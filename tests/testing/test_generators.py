@@ -22,8 +22,9 @@ from tosakit.oracle.refmodel import ReferenceModel, Status
 from tosakit.spec.check import check
 from tosakit.spec.signature import signature
 from tosakit.testing import EVERYTHING, INTEGER, Seeded, strategies
-from tosakit.testing.programs import from_pattern, operator, program
-from tosakit.testing.sketch import Unfit
+from tosakit.testing.idioms import IDIOMS, Idiom
+from tosakit.testing.programs import begin, from_pattern, operator, program
+from tosakit.testing.sketch import Sketch, Unfit
 
 MAY_OVERFLOW = ("ADD", "SUB", "MUL", "ABS", "NEGATE", "REDUCE_SUM", "RESCALE", "COND_IF", "WHILE_LOOP")
 """Integer operators with a REQUIRE that some inputs break."""
@@ -133,6 +134,23 @@ def test_a_program_from_a_pattern_holds_the_pattern(rule: Rule) -> None:  # type
         drawn = from_pattern(Seeded(seed), rule)
         assert errors(drawn) == []
         assert any(match_at(rule.pattern, op) for op in drawn.main.ops)
+
+
+@pytest.mark.parametrize("idiom", IDIOMS, ids=lambda idiom: idiom.draw.__name__)
+def test_idioms_are_legal_and_hold_the_operators_they_say(idiom: Idiom) -> None:
+    seen = Counter[type[Attributes]]()
+    for seed in range(40):
+        sketch = Sketch(Seeded(seed))
+        begin(sketch)
+        try:
+            results = idiom.draw(sketch)
+        except Unfit:
+            continue
+        drawn = sketch.program(results)
+        assert errors(drawn) == []
+        seen.update({type(op.attrs) for op in drawn.main.ops if op.inputs})
+    assert set(seen) == set(idiom.kinds)
+    assert seen[ops.Rescale] >= 30
 
 
 @settings(max_examples=60)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tosakit.cli.console import progress_bars, say, table
 from tosakit.errors import InvalidArgument
-from tosakit.testing.campaign import findings_of, run_campaign
+from tosakit.testing.campaign import Campaign, findings_of, run_campaign
 from tosakit.testing.cases import Plan, corpus_files
 
 FOUND = 1
@@ -34,9 +34,7 @@ def run(options: argparse.Namespace) -> int:
         campaign = run_campaign(
             plan, folder, examples=examples, seconds=seconds, jobs=options.jobs, progress=progress("fuzzing")
         )
-    columns = ("programs", "fired", "refused", "unchecked", "faults")
-    rows = [(name, *(counts[column] for column in columns)) for name, counts in campaign.subjects.items()]
-    table("cases", ("rule or pipeline", *columns), rows)
+    _tables(campaign)
     for key, file, times in findings_of(campaign):
         say(f"{key}\n  {times} times; {folder / file}")
     totals = campaign.totals
@@ -45,6 +43,22 @@ def run(options: argparse.Namespace) -> int:
         f"{len(campaign.findings)} kinds of faults; {campaign.seconds:.0f} s, seed {plan.seed}; to go on, run it again"
     )
     return FOUND if campaign.findings else 0
+
+
+def _tables(campaign: Campaign) -> None:
+    """What each rule and pipeline did, and which rules did nothing."""
+    columns = ("programs", "fired", "refused", "passed_over", "unchecked", "faults")
+    rows = [(name, *(counts[column] for column in columns)) for name, counts in campaign.subjects.items()]
+    table("cases", ("rule or pipeline", *(column.replace("_", " ") for column in columns)), rows)
+    steps = [
+        (name, step, counts["fired"], counts["refused"])
+        for name, inside in campaign.steps.items()
+        for step, counts in inside.items()
+    ]
+    if steps:
+        table("in pipelines", ("pipeline", "rule", "fired", "refused"), steps)
+    if campaign.never_fired:
+        say(f"never fired, so nothing is known of them: {', '.join(campaign.never_fired)}; try more programs")
 
 
 def seconds_of(text: str) -> float:

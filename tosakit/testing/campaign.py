@@ -16,11 +16,14 @@ from tosakit.errors import InvalidArgument
 from tosakit.io.files import replace_file
 from tosakit.testing.cases import Found, Outcome, Plan, reduce_found, run_case
 
-CAMPAIGN_VERSION = 1
+CAMPAIGN_VERSION = 2
 FINDING_VERSION = 1
 STATE = "campaign.json"
 CHUNK = 8
 """Cases that one task runs."""
+
+COUNTED = ("programs", "fired", "refused", "passed_over", "unchecked", "vectors")
+"""What is counted of each rule and pipeline, beside faults; a program is ``fired``, ``refused`` or ``passed_over``."""
 
 Progress = Callable[[int, int], None]
 Counts = dict[str, int]
@@ -35,13 +38,14 @@ class Campaign:
         self.next_case = 0
         self.seconds = 0.0
         self.subjects: dict[str, Counts] = {}
+        self.steps: dict[str, dict[str, Counts]] = {}
+        """By pipeline and step: the programs on which it ``fired`` and ``refused``."""
         self.findings: dict[str, dict[str, Any]] = {}
 
     @property
     def totals(self) -> Counts:
-        """Counts over all subjects: ``programs``, ``fired``, ``refused``, ``unchecked``, ``vectors``."""
-        keys = ("programs", "fired", "refused", "unchecked", "vectors")
-        return {key: sum(counts[key] for counts in self.subjects.values()) for key in keys}
+        """Counts over all subjects, by :data:`COUNTED`."""
+        return {key: sum(counts[key] for counts in self.subjects.values()) for key in COUNTED}
 
     # ---------------------------------------------------------------- the folder
     @classmethod
@@ -59,7 +63,8 @@ class Campaign:
             state = json.loads(text)
             same = (state["campaign_version"], state["plan"]) == (CAMPAIGN_VERSION, plan_json(plan))
             campaign.next_case, campaign.seconds = state["next_case"], state["seconds"]
-            campaign.subjects, campaign.findings = state["subjects"], state["findings"]
+            campaign.subjects, campaign.steps = state["subjects"], state["steps"]
+            campaign.findings = state["findings"]
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidArgument(f"{folder / STATE} is no state of a campaign ({error}); use another folder") from None
         if not same:
@@ -79,6 +84,7 @@ class Campaign:
             "seconds": round(self.seconds, 1),
             "totals": self.totals,
             "subjects": self.subjects,
+            "steps": self.steps,
             "findings": self.findings,
         }
         replace_file(self.folder / STATE, [memoryview(json.dumps(state, indent=1).encode())])
@@ -86,13 +92,32 @@ class Campaign:
     # ---------------------------------------------------------------- results
     def count(self, outcome: Outcome) -> None:
         """Add one case to the counts."""
-        empty = {"programs": 0, "fired": 0, "refused": 0, "unchecked": 0, "vectors": 0, "faults": 0}
-        counts = self.subjects.setdefault(outcome.subject, empty)
+        counts = self.subjects.setdefault(outcome.subject, dict.fromkeys((*COUNTED, "faults"), 0))
         counts["programs"] += 1
         counts["vectors"] += outcome.vectors
-        for key in ("fired", "refused", "unchecked"):
-            counts[key] += getattr(outcome, key)
+        counts["fired"] += bool(outcome.fired)
+        counts["refused"] += bool(outcome.refused and not outcome.fired)
+        counts["passed_over"] += not outcome.fired and not outcome.refused
+        counts["unchecked"] += outcome.unchecked
         counts["faults"] += outcome.found is not None
+        known = self.steps.get(outcome.subject, {})
+        for what in ("fired", "refused"):
+            for name in getattr(outcome, what):
+                if name in known:
+                    known[name][what] += 1
+
+    @property
+    def never_fired(self) -> list[str]:
+        """Rules that were tried and fired on no program, and steps of pipelines, as ``pipeline: step``."""
+        alone = [name for name, counts in self.subjects.items() if not counts["fired"]]
+        inside = [
+            f"{name}: {step}"
+            for name, steps in self.steps.items()
+            if self.subjects.get(name)
+            for step, counts in steps.items()
+            if not counts["fired"]
+        ]
+        return alone + inside
 
     def keep(self, found: Found) -> None:
         """Save a finding that is new: the file, and JSON beside it."""
@@ -159,8 +184,11 @@ def run_campaign(
     for name, number in (("examples", examples), ("time", seconds), ("jobs", jobs), ("vectors", plan.vectors)):
         if number is not None and number <= 0:
             raise InvalidArgument(f"{name} is {number}; give a positive number")
-    plan.subjects()
+    subjects = plan.subjects()
     campaign = Campaign.open(plan, folder)
+    for name, steps in subjects:
+        if len(steps) > 1:
+            campaign.steps.setdefault(name, {step.name: {"fired": 0, "refused": 0} for step in steps})
     start, first, spent = time.monotonic(), campaign.next_case, campaign.seconds
     with Parallel(n_jobs=jobs) as parallel:
         width = CHUNK * max(_workers(parallel), 1)

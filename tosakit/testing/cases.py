@@ -2,9 +2,9 @@
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -22,12 +22,15 @@ from tosakit.testing.mutation import mutated
 from tosakit.testing.properties import Fault, Setting, Trial, examine
 from tosakit.testing.reduction import reduce_program
 from tosakit.testing.sketch import Unfit
-from tosakit.testing.special import bool_inside, narrow_operands, stateful, wide_multipliers
+from tosakit.testing.special import LEGAL, REPAIRABLE, stateful
+from tosakit.testing.wishes import Wish, nearest, variants
 
 TARGETS = ("", "ethos-u55-128", "ethos-u85-256")
 LARGEST_FILE = 1 << 20
 """Bytes of the largest file that is mutated."""
 REDUCTIONS = 150
+MUTANTS = 2
+"""Mutations of one model that are looked at for one case."""
 
 
 @dataclass(frozen=True)
@@ -95,56 +98,64 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one case came to."""
+    """What one case came to: the steps that fired, and those that gave a reason why they did not."""
 
     number: int
     subject: str
-    fired: bool
-    refused: bool
+    fired: tuple[str, ...]
+    refused: tuple[str, ...]
     unchecked: bool
     vectors: int
     found: Found | None = None
 
 
 def make_case(plan: Plan, number: int) -> Case:
-    """The case of that number. Raises Unfit where nothing could be drawn."""
+    """The case of that number. Raises Unfit where nothing could be drawn.
+
+    Four in five are drawn until one of the steps does what is wished for: fires, or leaves the program alone.
+    """
     choices = Seeded(f"{plan.seed}/{number}")
     subjects = plan.subjects()
     subject, steps = subjects[number % len(subjects)]
-    program, source = _program(choices, plan, steps)
-    options = {step.name: _options(choices, step) for step in steps}
-    setting = Setting(options, choices.pick(TARGETS), plan.vectors, choices.integer(0, 1 << 16))
-    return Case(number, subject, steps, program, setting, source)
+    wish = Wish(choices.pick(steps).name, choices.flag(0.6)) if choices.flag(0.8) else None
+
+    def draw() -> Iterator[Case]:
+        options = {step.name: _options(choices, step) for step in steps}
+        setting = Setting(options, choices.pick(TARGETS), plan.vectors, choices.integer(0, 1 << 16))
+        for program, source in _programs(choices, plan, steps):
+            yield Case(number, subject, steps, program, setting, source)
+
+    return nearest(wish, draw, lambda case, wanted: wanted.granted(case.program, case.steps, case.setting))
 
 
-def _program(choices: Choices, plan: Plan, steps: Sequence[Step]) -> tuple[Program, str]:
-    if plan.files and choices.flag():
+def _programs(choices: Choices, plan: Plan, steps: Sequence[Step]) -> Iterator[tuple[Program, str]]:
+    """A piece of a model, mutated, or a random program with the variants of it, each with the file it came from."""
+    if plan.files and choices.flag(0.4):
         name = choices.pick(plan.files)
         try:
-            return mutated(choices, load(Path(name))), name
+            model = load(Path(name))
+            for _ in range(MUTANTS):
+                yield mutated(choices, model), name
         except TosakitError:
-            raise Unfit(f"{name} cannot be mutated") from None
-    rules = [step for step in steps if isinstance(step, Rule)]
-    if rules and choices.flag(0.7):
-        program = programs.from_pattern(choices, choices.pick(rules))
+            return  # it cannot be mutated
     else:
-        program = programs.program(choices)
-    program = mutated(choices, program) if choices.flag() else program
-    return _prepared(choices, plan, program), ""
+        rules = [step for step in steps if isinstance(step, Rule)]
+        if rules and choices.flag(0.7):
+            program = programs.from_pattern(choices, choices.pick(rules))
+        else:
+            program = programs.program(choices)
+        earlier = choices.pick(list(plan.catalogue().steps.values()))
+        prepared = partial(_after, earlier, _options(choices, earlier))
+        for variant in variants(choices, program, (mutated, prepared, stateful, *LEGAL, *REPAIRABLE)):
+            yield variant, ""
 
 
-def _prepared(choices: Choices, plan: Plan, program: Program) -> Program:
-    """The program as it is, after another step, or with what few programs hold, in some cases illegal."""
-    kind = choices.integer(0, 7)
-    if kind == 0:
-        other = choices.pick(list(plan.catalogue().steps.values()))
-        try:
-            options = {other.name: _options(choices, other)}
-            return run_steps(program.clone(), [other], options=options, target=choices.pick(TARGETS)).program
-        except TosakitError:
-            return program  # a case of its own, of the other step
-    special = {1: stateful, 2: bool_inside, 3: bool_inside, 4: wide_multipliers, 5: narrow_operands}.get(kind)
-    return program if special is None else special(choices, program) or program
+def _after(step: Step, options: Any, choices: Choices, program: Program) -> Program | None:
+    """The program after another step; a fault of that one is a case of its own."""
+    try:
+        return run_steps(program.clone(), [step], options={step.name: options}, target=choices.pick(TARGETS)).program
+    except TosakitError:
+        return None
 
 
 def _options(choices: Choices, step: Step) -> Any:
@@ -167,8 +178,9 @@ def run_case(plan: Plan, number: int) -> Outcome | None:
         return None
     trial = _trial(case, case.program)
     found = None if trial.fault is None else _found(case, case.program, trial.fault)
-    refused = bool(trial.refusals) and not trial.fired
-    return Outcome(number, case.subject, bool(trial.fired), refused, bool(trial.unchecked), trial.vectors, found)
+    fired = tuple(trial.fired)
+    refused = tuple(dict.fromkeys(refused.rule for refused in trial.refusals if refused.rule not in fired))
+    return Outcome(number, case.subject, fired, refused, bool(trial.unchecked), trial.vectors, found)
 
 
 def _found(case: Case, program: Program, fault: Fault) -> Found:

@@ -68,8 +68,8 @@ def assert_rule_holds(
 ) -> Tally:
     """Check a rule or transform on random programs; raises AssertionError with a small one that it breaks.
 
-    ``programs`` draws them: by default :func:`~tosakit.testing.strategies.seeded`, which holds the pattern of a rule.
-    On each of ``examples`` programs the rule must keep
+    ``programs`` draws them: by default :func:`~tosakit.testing.strategies.seeded`, which holds the pattern of a rule
+    and looks for programs on which it fires. On each of ``examples`` programs the rule must keep
     everything of :data:`tosakit.testing.properties.KINDS`: contracts in the reference model (``vectors`` inputs of a
     ``seed``), no new verifier error, a fixed point, the same bytes again, and results that hold in either order with
     ``others``, one of which is tried on each program. ``options`` is an instance of the rule's option class.
@@ -84,7 +84,7 @@ def assert_rule_holds(
     from tosakit.testing import strategies
 
     if programs is None:
-        programs = strategies.seeded(step)
+        programs = strategies.seeded(step, options=options, target=target)
     setting = Setting({step.name: step.options() if options is None else options}, target, vectors, seed)
     tally = Tally()
 

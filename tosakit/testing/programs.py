@@ -6,7 +6,7 @@ Everything follows from the :class:`~tosakit.testing.choices.Choices` given, so 
 import math
 from collections.abc import Callable, Sequence
 
-from tosakit.engine.pattern import AnyValue, Capture
+from tosakit.engine.pattern import AnyValue, Capture, match_at
 from tosakit.engine.rule import Rule
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
@@ -15,6 +15,7 @@ from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program
 from tosakit.spec.signature import signature
 from tosakit.testing.choices import Choices
+from tosakit.testing.idioms import IDIOMS, idioms_with
 from tosakit.testing.recipes import make
 from tosakit.testing.sketch import INTEGER, Sketch, Space, Unfit
 
@@ -53,7 +54,7 @@ def from_pattern(choices: Choices, rule: Rule, space: Space = INTEGER, *, around
     for _ in range(ATTEMPTS):
         before = sketch.state
         try:
-            results = _embed(sketch, rule.pattern, {}, {})
+            results = _holding(sketch, rule.pattern)
         except Unfit as error:
             sketch.forget(before)
             reason = error
@@ -76,12 +77,9 @@ def begin(sketch: Sketch) -> None:
 def grow(sketch: Sketch, count: int, accept: Callable[[AnyOp], bool] = lambda op: True) -> None:
     """Add up to ``count`` operators, each of which reads a value at hand; ``accept`` must take all that comes along."""
     for _ in range(count):
-        x = sketch.choices.pick(sketch.values[-3:] if sketch.choices.flag(0.6) else sketch.values)
-        kind, slot = sketch.choices.pick(readers(x.dtype, sketch.space))
         before = sketch.state
         try:
-            results = make(sketch, kind, {slot: _of_rank(sketch, x, kind, slot)})
-            results += _accumulators_read(sketch, results)
+            results = sketch.choices.pick(IDIOMS).draw(sketch) if sketch.choices.flag(0.05) else _reader(sketch)
         except Unfit:
             sketch.forget(before)
             continue
@@ -89,6 +87,14 @@ def grow(sketch: Sketch, count: int, accept: Callable[[AnyOp], bool] = lambda op
             sketch.values += [t for t in results if t.dtype not in (DType.SHAPE, DType.INT48)]
         else:
             sketch.forget(before)
+
+
+def _reader(sketch: Sketch) -> tuple[Tensor, ...]:
+    """An operator that reads a value at hand."""
+    x = sketch.choices.pick(sketch.values[-3:] if sketch.choices.flag(0.6) else sketch.values)
+    kind, slot = sketch.choices.pick(readers(x.dtype, sketch.space))
+    results = make(sketch, kind, {slot: _of_rank(sketch, x, kind, slot)})
+    return results + _accumulators_read(sketch, results)
 
 
 def _of_rank(sketch: Sketch, x: Tensor, kind: type[Attributes], slot: int) -> Tensor:
@@ -140,6 +146,17 @@ def _accumulators_read(sketch: Sketch, results: Sequence[Tensor]) -> tuple[Tenso
             for _ in range(sketch.choices.pick([1, 1, 1, 2])):
                 found += make(sketch, ops.Rescale, {0: tensor})
     return found
+
+
+def _holding(sketch: Sketch, pattern: Capture[Attributes]) -> tuple[Tensor, ...]:
+    """Operators that match a pattern: drawn to fit it, or an idiom that happens to."""
+    idioms, before = idioms_with(pattern), len(sketch.builder.ops)
+    if not idioms or sketch.choices.flag():
+        return _embed(sketch, pattern, {}, {})
+    results = sketch.choices.pick(idioms).draw(sketch)
+    if not any(match_at(pattern, op) for op in sketch.builder.ops[before:]):
+        raise Unfit("the idiom does not hold the pattern")
+    return results
 
 
 def _embed(

@@ -1,5 +1,6 @@
 """What every rewrite must keep, on one program: contract, legality, a fixed point, the same bytes, and any order."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from tosakit.io.writer import dumps
 from tosakit.ir.program import Program
 from tosakit.oracle.verdict import check_rewrite
 from tosakit.rewriting import Rewriting, run
+from tosakit.spec.diagnostics import Diagnostic
 from tosakit.spec.verify import verify
 
 
@@ -64,13 +66,18 @@ def examine(
     """Run ``steps`` on ``program`` and look for a fault; ``other`` is a step that may come before or after them.
 
     Without ``contracts`` nothing runs in the reference model, and only the kinds before "contract" are looked for.
-    Raises ToolMissing without the reference model.
+    A program that is not legal in a way that no rule repairs is not tried, which ``unchecked`` tells. Raises
+    ToolMissing without the reference model.
     """
     original = dumps(program)
     try:
         done = run(program, steps, options=setting.options, target=setting.target)
     except RuleBug as error:
         return Trial({}, (), Fault("raised", str(error)))
+    except InvalidModel as error:
+        if isinstance(error.__cause__, RuleBug):  # a rule asked to repair a program refuses what it cannot
+            return Trial({}, (), Fault("raised", str(error.__cause__)))
+        return Trial({}, (), None, unchecked=str(error))
     result = dumps(done.program)
     fired, refusals = done.result.rules_fired, tuple(done.result.refusals)
     fault = _of_the_text(program, original, done, result) or _of_repetition(
@@ -95,9 +102,34 @@ def _of_the_text(program: Program, original: bytes, done: Rewriting, result: byt
 
 
 def new_errors(before: Program, after: Program) -> Counter[str]:
-    """Errors of the verifier in ``after`` of codes that ``before`` has none of; a faulty operator may be copied."""
-    known = dict.fromkeys(finding.code for finding in verify(before) if finding.severity == "error")
-    return Counter(str(d) for d in verify(after) if d.severity == "error" and d.code not in known)
+    """Errors of the verifier in ``after`` that ``before`` has not, as text, by how often they come up.
+
+    Of each code there may be no more than before; a copy of a faulty operator, told by a message that is the same but
+    for names, does not count.
+    """
+    known, found = _errors(before), _errors(after)
+    new: Counter[str] = Counter()
+    for code, errors in found.items():
+        forms, old = Counter(map(_form, errors)), Counter(map(_form, known.get(code, [])))
+        if forms.total() > old.total() and len(forms) > len(old):
+            new.update(str(error) for error in errors if _form(error) not in old)
+    return new
+
+
+def _errors(program: Program) -> dict[str, list[Diagnostic]]:
+    """Errors by code."""
+    found: dict[str, list[Diagnostic]] = {}
+    for finding in verify(program):
+        if finding.severity == "error":
+            found.setdefault(finding.code, []).append(finding)
+    return found
+
+
+def _form(error: Diagnostic) -> str:
+    return _NAMES.sub("", f"{error.op_type} {error.message}")
+
+
+_NAMES = re.compile('"[^"]*"')
 
 
 def _loaded(data: bytes, source: Program) -> Program:

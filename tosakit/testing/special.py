@@ -1,4 +1,6 @@
-"""Mutations towards what few programs hold: state, BOOL away from the interface, and illegal forms."""
+"""Mutations towards what few programs hold: state, BOOL inside, inputs passed on, open constants, illegal forms."""
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from tosakit.ir.graph import AnyOp, Op, Tensor, TensorExtras
 from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program
 from tosakit.ir.types import QuantParams, encode
+from tosakit.spec.signature import signature
 from tosakit.testing import values
 from tosakit.testing.choices import Choices
 
@@ -62,14 +65,54 @@ def bool_inside(choices: Choices, program: Program) -> Program | None:
     return result
 
 
-def wide_multipliers(choices: Choices, program: Program) -> Program | None:
-    """32-bit multipliers in every RESCALE on INT48 that has room for 16 more bits of shift; illegal."""
+def passed(choices: Choices, program: Program) -> Program | None:
+    """One input more among the outputs."""
     result = program.clone()
+    graph = result.main
+    inputs = [t for t in dict.fromkeys(graph.inputs) if t.dtype != DType.SHAPE and t not in graph.outputs]
+    if not inputs:
+        return None
+    graph.set_outputs([*graph.outputs, choices.pick(inputs)])
+    return result
+
+
+def opened(choices: Choices, program: Program) -> Program | None:
+    """A new input in the place of one constant: weights, indices, or, as EXT-DYNAMIC has it, numbers of a RESCALE."""
+    result = program.clone()
+    graph = result.main
+    found = [
+        (op, slot)
+        for op in graph.ops
+        if (sig := signature(op.name)) is not None
+        for slot, (argument, operand) in enumerate(zip(sig.inputs, op.inputs, strict=False))
+        if operand.is_constant and argument.constant != "const"
+        if operand.dtype not in (DType.SHAPE, DType.INT4, DType.INT48)
+    ]
+    if not found:
+        return None
+    op, slot = choices.pick(found)
+    old = op.inputs[slot]
+    new = graph.add_tensor(Tensor("opened", old.dtype, old.shape))
+    graph.set_inputs([*graph.inputs, new])
+    graph.set_operand(op, slot, new)
+    return result
+
+
+def wide_multipliers(choices: Choices, program: Program) -> Program | None:
+    """32-bit multipliers in every RESCALE on INT48 that has room for 16 more bits of shift; illegal.
+
+    Half of them lose more bits of the shift, so that few results stay in range.
+    """
+    result = program.clone()
+    steeper = choices.pick([0, choices.integer(1, 30)])
     found = [(block, op) for block in result.blocks for op in block.ops if _is_narrow_reader(op)]
     for block, op in found:
         multiplier, shift = (np.asarray(op.inputs[slot].values(), np.int64) for slot in (1, 2))
         constants = []
-        for name, array, dtype in (("wide", multiplier << 16, DType.INT32), ("shift", shift + 16, DType.INT8)):
+        for name, array, dtype in (
+            ("wide", multiplier << 16, DType.INT32),
+            ("shift", np.maximum(shift + 16 - steeper, 2), DType.INT8),
+        ):
             tensor = Tensor(name, dtype, array.shape, encode(array, dtype))
             constants.append(block.add_op(Op(ops.Const(), (), (tensor,)), like=op).output)
         old = op.attrs
@@ -103,5 +146,14 @@ def narrow_operands(choices: Choices, program: Program) -> Program | None:
     made: AnyOp = graph.add_op(Op(attrs, operands, (Tensor("sum", DType.INT16, size),)))
     graph.set_outputs([*graph.outputs, made.output])
     for tensor in (*operands, made.output):
-        graph.annotate(tensor, QuantParams((2.0 ** -choices.integer(8, 13) * choices.pick([1.0, 1.3, 1.9]),)))
+        scale = 2.0 ** -choices.integer(8, 13) * choices.pick([1.0, 1.3, 1.9])
+        if choices.flag(0.9):  # nothing is known of the others
+            graph.annotate(tensor, QuantParams((scale,), choices.pick([0] * 15 + [1])))
     return result
+
+
+Special = Callable[[Choices, Program], Program | None]
+
+LEGAL: tuple[Special, ...] = (bool_inside, passed, opened)
+REPAIRABLE: tuple[Special, ...] = (wide_multipliers, narrow_operands)
+"""What they make is not legal, but there are rules that repair it."""

@@ -4,7 +4,7 @@ Everything drawn is legal TOSA. ``space`` says what may occur: :data:`tosakit.te
 operators of TOSA 1.0) or :data:`tosakit.testing.EVERYTHING` (FP and the draft of TOSA 1.1 too).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hypothesis import reject
@@ -22,7 +22,10 @@ from tosakit.spec.signature import signature
 from tosakit.testing import programs as made
 from tosakit.testing import values
 from tosakit.testing.choices import Choices, Seeded
+from tosakit.testing.properties import Setting
 from tosakit.testing.sketch import INTEGER, Sketch, Space, Unfit
+from tosakit.testing.special import LEGAL
+from tosakit.testing.wishes import Wish, nearest, variants
 
 
 class Drawn(Choices):
@@ -105,16 +108,27 @@ def from_pattern(draw: st.DrawFn, rule: Rule[Any], space: Space = INTEGER, *, ar
         reject()
 
 
-def seeded(step: Step, space: Space = INTEGER) -> st.SearchStrategy[Program]:
+def seeded(step: Step, space: Space = INTEGER, *, options: Any = None, target: str = "") -> st.SearchStrategy[Program]:
     """Programs from a seed: those of :func:`from_pattern` for a rule, of :func:`programs` for a transform.
 
-    Hypothesis varies the seed alone, so these are as varied as can be from the first on, but it cannot shrink them.
+    Half of them are drawn again until the step, with these ``options`` and this ``target``, fires, the others until it
+    leaves them alone; some are drawn in vain. Some have BOOL tensors inside, an output that is an input, or a RESCALE
+    whose multiplier is no constant. Hypothesis varies the seed alone, so these are as varied as can be from the first
+    on, but it cannot shrink them.
     """
+    setting = Setting({step.name: step.options() if options is None else options}, target)
 
     def draw(seed: int) -> Program | None:
+        choices = Seeded(seed)
+        wish = Wish(step.name, choices.flag())
+
+        def some() -> Iterator[Program]:
+            if isinstance(step, Rule) and (wish.fires or choices.flag(0.8)):
+                return variants(choices, made.from_pattern(choices, step, space), LEGAL)
+            return variants(choices, made.program(choices, space), LEGAL)
+
         try:
-            choices = Seeded(seed)
-            return made.from_pattern(choices, step, space) if isinstance(step, Rule) else made.program(choices, space)
+            return nearest(wish, some, lambda program, wanted: wanted.granted(program, [step], setting))
         except Unfit:
             return None
 
