@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import rewrites
 from tosakit.cli import main
 from tosakit.cli.parser import build_parser
+from tosakit.engine.contract import Exact, WithinLsb
+from tosakit.engine.rule import Step
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -82,3 +85,29 @@ def test_the_page_of_the_command_line_has_every_command() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     [commands] = [a.choices for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction)]
     assert all(f"$ tosakit {name} " in page or f"$ tosakit {name}\n" in page for name in commands)
+
+
+def _derivations() -> dict[str, list[tuple[str, str]]]:
+    """Contract and derivation of every row of the page of contracts, by the rules that it names."""
+    page = (ROOT / "docs" / "numeric-contracts.md").read_text(encoding="utf-8")
+    table = page.partition("| rule | contract | derivation |")[2].partition("\n\n")[0]
+    found: dict[str, list[tuple[str, str]]] = {}
+    for names, contract, derivation in re.findall(r"^\| (`.*?) \| (.*?) \| (.*?) \|$", table, re.MULTILINE):
+        for name in re.findall(r"`(\w+)`", names):
+            found.setdefault(name, []).append((contract, derivation))
+    return found
+
+
+@pytest.mark.parametrize("step", rewrites.RULES, ids=lambda step: step.name)
+def test_the_contract_of_every_rule_is_derived(step: Step) -> None:
+    rows = _derivations().get(step.name)
+    assert rows, f"{step.name} needs a row in docs/numeric-contracts.md: its contract, and why it holds"
+    assert all(len(derivation.split()) >= 4 for _, derivation in rows)
+    kind = "exact" if isinstance(step.contract, Exact) else "within"
+    kind = kind if isinstance(step.contract, Exact | WithinLsb) else "changes precision"
+    said = [contract.startswith(kind) for contract, _ in rows]
+    assert all(said) if kind == "exact" else any(said), f"{step.name} promises {step.contract}"
+
+
+def test_the_page_of_contracts_knows_no_other_rules() -> None:
+    assert sorted(_derivations()) == sorted(step.name for step in rewrites.RULES)
