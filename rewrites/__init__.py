@@ -6,6 +6,7 @@ from rewrites.argmax_as_maximum import RULE as ARGMAX_AS_MAXIMUM
 from rewrites.avg_pool2d_as_depthwise import RULE as AVG_POOL2D_AS_DEPTHWISE
 from rewrites.bitwise_as_tables import RULE as BITWISE_AS_TABLES
 from rewrites.bool_as_int32 import RULE as BOOL_AS_INT32
+from rewrites.bool_interface_as_int8 import TRANSFORM as BOOL_INTERFACE_AS_INT8
 from rewrites.constant_indices_as_movement import RULE as CONSTANT_INDICES_AS_MOVEMENT
 from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
@@ -46,6 +47,7 @@ RULES: tuple[Step, ...] = (
     INT16_MATMUL_AS_INT8,
     RESIZE_BILINEAR_AS_CONV2D,
     RESIZE_NEAREST_AS_MOVEMENT,
+    BOOL_INTERFACE_AS_INT8,
     BOOL_AS_INT32,
     ARGMAX_AS_MAXIMUM,
     INT32_REDUCTION_AS_HALVES,
@@ -72,6 +74,7 @@ CLEAN_UP: tuple[Step, ...] = (REMOVE_IDENTITY_RESCALE, DEDUPLICATE_CONSTANTS, RE
 PIPELINES: Mapping[str, tuple[Step, ...]] = {
     "int16": (WIDEN_INT8_ACTIVATIONS, INSERT_INT16_RESCALE, LEGALIZE_INT48_RESCALE, *CLEAN_UP),
     "ethos-u": (
+        BOOL_INTERFACE_AS_INT8,
         VARIABLES_AS_INPUTS,
         IDENTITY_FOR_PASSED_OUTPUTS,
         BOOL_AS_INT32,

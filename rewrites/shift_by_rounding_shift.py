@@ -30,6 +30,7 @@ from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.types import BITS, INTEGER_RANGES
 
 Shift = ops.ArithmeticRightShift | ops.LogicalLeftShift | ops.LogicalRightShift
+DTYPES = (DType.INT8, DType.INT16, DType.INT32)
 SHIFT: Capture[Shift] = Capture(ops.ArithmeticRightShift, ops.LogicalLeftShift, ops.LogicalRightShift)
 
 
@@ -45,7 +46,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """A shift that the target lacks, or rounds."""
     shift = match[SHIFT]
     x, by = shift.inputs
-    if not context.options.acts(context.target) or _is_exact(shift, by):
+    if x.dtype not in DTYPES or not context.options.acts(context.target) or _is_exact(shift, by):
         return None
     if min(shift.output.shape, default=1) < 1:
         return Refusal(f'"{shift.output.name}" has the shape {list(shift.output.shape)}, which is not static')

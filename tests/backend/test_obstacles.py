@@ -103,7 +103,10 @@ def test_what_ethos_u55_resizes(scale: Any, offset: Any, border: Any, taken: boo
 def test_a_type_that_is_not_taken_names_the_rule_that_helps() -> None:
     both = {"in_t": DType.INT32, "out_t": DType.BOOL}
     [obstacle] = refused(single("GREATER", both))
-    assert str(obstacle) == 'GREATER -> "output": the target has no GREATER. The rule bool_as_int32 helps'
+    assert str(obstacle) == (
+        'GREATER -> "output": "output" is BOOL, a type that the target does not have. '
+        "The rules bool_interface_as_int8 and bool_as_int32 help"
+    )
     assert (obstacle.block, obstacle.index, obstacle.tensors) == ("main", 0, ("output",))
     assert refused(single("GREATER", both), U85) == []
     [obstacle] = refused(single("INTDIV", {"in_out_t": DType.INT32}))

@@ -116,6 +116,7 @@ def test_it_acts_only_where_a_target_needs_it() -> None:
     assert all(apply(RULE, program, target=U55).events for program in wrong)
     assert not [program for program in right if apply(RULE, program, target=U55).events]
     assert not [program for program in wrong if apply(RULE, program, target="ethos-u85-256").events]
+    assert not apply(RULE, _net(SHIFTS[3], DType.INT64), when="all").events
 
 
 def test_an_undefined_amount_is_refused() -> None:

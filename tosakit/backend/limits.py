@@ -18,7 +18,7 @@ from tosakit.spec.signature import signature, spread
 Find = Callable[[AnyOp, Intervals], str | None]
 
 ARGMAX_RULE = ("argmax_as_maximum",)
-BOOL_RULE = ("bool_as_int32",)
+BOOL_RULES = ("bool_interface_as_int8", "bool_as_int32")
 CONV3D_RULE = ("conv3d_as_conv2d",)
 BILINEAR_RULE = ("resize_bilinear_as_conv2d",)
 NEAREST_RULE = ("resize_nearest_as_movement",)
@@ -31,13 +31,6 @@ SUBPIXEL_RULE = ("transpose_conv2d_as_conv2d",)
 INTEGERS = (DType.INT8, DType.INT16, DType.INT32)
 
 RULES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        (
-            *("CAST", "EQUAL", "GREATER", "GREATER_EQUAL", "LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "LOGICAL_XOR"),
-            *("REDUCE_ALL", "REDUCE_ANY", "SELECT"),
-        ),
-        BOOL_RULE,
-    ),
     "ARGMAX": ARGMAX_RULE,
     **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), ("int32_reduction_as_halves",)),
     "GATHER": ("gather_as_matmul",),
@@ -94,9 +87,14 @@ def _wrong_tensor(dtypes: tuple[DType, ...]) -> Find:
     return find
 
 
+def _bool_tensor(op: AnyOp, _: Intervals) -> str | None:
+    found = next((tensor for tensor in (*op.outputs, *op.inputs) if tensor.dtype == DType.BOOL), None)
+    return None if found is None else f'"{found.name}" is BOOL, a type that the target does not have'
+
+
 def _tensor_entries(row: Taken) -> list[Entry]:
     return [
-        Entry(SMALL, "refused", ANY, "BOOL and floating point", "probed", _wrong_tensor(row.small), BOOL_RULE),
+        Entry(SMALL, "refused", ANY, "floating point", "probed", _wrong_tensor(row.small)),
         Entry((U85,), "refused", ANY, "floating point", "probed", _wrong_tensor(row.u85)),
     ]
 
@@ -190,6 +188,7 @@ def _refused(families: tuple[str, ...], operators: str, graph: str, find: Find, 
 
 
 LIMITS: tuple[Entry, ...] = (
+    _refused(SMALL, " ".join((*OPERATORS, "CONST")), "BOOL", _bool_tensor, BOOL_RULES),
     _refused(SMALL, "GATHER SCATTER", "rows named by constants", _named_rows, INDICES_RULE),
     *_type_entries(),
     _refused(
