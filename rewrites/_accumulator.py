@@ -5,6 +5,7 @@ shift, and ``R`` is its rounding, ``R(x) = floor(x + 1/2)``.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import AnyOp, Op, Tensor
 from tosakit.ir.operator import Exit
-from tosakit.ir.types import INTEGER_RANGES
+from tosakit.ir.types import INTEGER_RANGES, SHORT, Array, decode
 from tosakit.numerics.intervals import Interval
 from tosakit.numerics.rescale import required_range
 from tosakit.numerics.scale import MAX_SHIFT, MIN_SHIFT
@@ -55,7 +56,7 @@ class Reader:
     @property
     def is_one(self) -> bool:
         """True where every channel's scale is exactly one."""
-        return bool(np.all(self.multiplier == np.int64(1) << self.shift))
+        return bool((self.multiplier == np.int64(1) << self.shift).all())
 
     @property
     def name(self) -> str:
@@ -120,33 +121,52 @@ def integers(tensor: Tensor) -> Integers:
 
 def faults(op: Op[ops.Rescale]) -> list[str]:
     """What makes a RESCALE illegal on INT48 (its dtype apart), one clause each; [] for a legal one."""
-    if len(op.inputs) != len(op.attrs.OPERANDS):
-        return [f"it has {len(op.inputs)} operands, not {len(op.attrs.OPERANDS)}"]
-    x, multiplier, shift, input_zp, output_zp = op.inputs
-    dtypes = {"multiplier": DType.INT16, "shift": DType.INT8, "input_zp": x.dtype, "output_zp": op.output.dtype}
-    found = ["it has scale32"] if op.attrs.scale32 else []
-    if op.attrs.rounding_mode in (RoundingMode.UNKNOWN, RoundingMode.DOUBLE_ROUND):
-        found.append(f"its rounding mode is {op.attrs.rounding_mode.name}")
-    if op.attrs.input_unsigned or op.attrs.output_unsigned:
+    attrs, inputs = op.attrs, op.inputs
+    if len(inputs) != len(attrs.OPERANDS):
+        return [f"it has {len(inputs)} operands, not {len(attrs.OPERANDS)}"]
+    x, result = inputs[0], op.output
+    found = ["it has scale32"] if attrs.scale32 else []
+    if attrs.rounding_mode in (RoundingMode.UNKNOWN, RoundingMode.DOUBLE_ROUND):
+        found.append(f"its rounding mode is {attrs.rounding_mode.name}")
+    if attrs.input_unsigned or attrs.output_unsigned:
         found.append("its input or output is unsigned")
-    for (operand, dtype), tensor in zip(dtypes.items(), op.inputs[1:], strict=True):
+    dtypes = (DType.INT16, DType.INT8, x.dtype, result.dtype)
+    for operand, tensor, dtype in zip(attrs.OPERANDS[1:], inputs[1:], dtypes, strict=True):
         if tensor.dtype != dtype:
             found.append(f"{operand} has dtype {tensor.dtype.name}, not {dtype.name}")
-    channels = x.shape[-1] if op.attrs.per_channel and x.shape else 1
-    limits = {"multiplier": (multiplier, 0, (1 << 15) - 1), "shift": (shift, MIN_SHIFT, MAX_SHIFT)}
-    for operand, (tensor, low, high) in limits.items():
+    channels = x.shape[-1] if attrs.per_channel and x.shape else 1
+    for operand, tensor, low, high in (
+        ("multiplier", inputs[1], 0, (1 << 15) - 1),
+        ("shift", inputs[2], MIN_SHIFT, MAX_SHIFT),
+    ):
         if tensor.is_constant:
-            values = integers(tensor)
-            if values.size != channels:
-                found.append(f"{operand} has {values.size} values where {channels} are needed")
-            outside = values[(values < low) | (values > high)]
-            if outside.size:
-                found.append(f"{operand} {outside[0]} is outside [{low}, {high}]")
-    for operand, tensor, dtype in (("input_zp", input_zp, x.dtype), ("output_zp", output_zp, op.output.dtype)):
-        values = integers(tensor) if tensor.is_constant else np.zeros(1, np.int64)
-        if values.size != 1 or (values[0] and dtype != DType.INT8):
-            found.append(f"{operand} is {values.tolist()}, not [0]")
+            size, least, most = _extent(tensor)
+            if size != channels:
+                found.append(f"{operand} has {size} values where {channels} are needed")
+            if size and not low <= least <= most <= high:
+                found.append(f"{operand} {least if least < low else most} is outside [{low}, {high}]")
+    for operand, tensor, dtype in (("input_zp", inputs[3], x.dtype), ("output_zp", inputs[4], result.dtype)):
+        size, least, most = _extent(tensor) if tensor.is_constant else (1, 0, 0)
+        if size != 1 or (dtype != DType.INT8 and (least or most)):
+            found.append(f"{operand} is {integers(tensor).tolist()}, not [0]")
     return found
+
+
+def _extent(tensor: Tensor) -> tuple[int, int, int]:
+    """How many values a constant has, the smallest and the largest."""
+    data = tensor.data
+    if isinstance(data, bytes) and len(data) <= SHORT:
+        return _short_extent(data, tensor.dtype, tensor.shape)
+    return _measured(tensor.values())
+
+
+def _measured(values: Array) -> tuple[int, int, int]:
+    return (values.size, int(values.min()), int(values.max())) if values.size else (0, 0, 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def _short_extent(data: bytes, dtype: DType, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    return _measured(decode(data, dtype, shape))
 
 
 def rescale_again(builder: Builder, reader: Reader, x: Tensor, pre_shift: Integers | None = None) -> Tensor:
@@ -158,12 +178,13 @@ def rescale_again(builder: Builder, reader: Reader, x: Tensor, pre_shift: Intege
     attrs = reader.op.attrs
     builder.location = reader.op.location
     if pre_shift is not None and pre_shift.any():
-        multipliers, shifts = np.broadcast_arrays(reader.multiplier, reader.shift - pre_shift)
-        if multipliers.size > reader.multiplier.size:
+        shifts = reader.shift - pre_shift
+        if shifts.size > reader.multiplier.size:
+            multipliers = np.broadcast_to(reader.multiplier, shifts.shape)
             multiplier, attrs = builder.const(multipliers, DType.INT16, "multiplier"), replace(attrs, per_channel=True)
         shift = builder.const(shifts, DType.INT8, "shift")
     if x.dtype != old.dtype:
-        input_zp = builder.const(np.zeros(1, np.int64), x.dtype, "input_zp")
+        input_zp = builder.number(0, x.dtype, name="input_zp")
     result = reader.op.output
     return builder.op(attrs, (x, multiplier, shift, input_zp, output_zp), result.dtype, result.shape)
 
@@ -176,8 +197,12 @@ def rounded(values: Integers, shift: Integers | int) -> Integers:
 def clipped_to_int48(interval: Interval) -> tuple[Integers, Integers]:
     """The bounds as arrays of shape [1] or [C]; an accumulator outside INT48 is unpredictable, so they end there."""
     least, most = INTEGER_RANGES[DType.INT48]
-    bounds = (np.atleast_1d(np.clip(np.asarray(bound), least, most)) for bound in (interval.low, interval.high))
-    low, high = (bound.astype(np.int64) for bound in bounds)
+    low, high = (
+        np.array([min(max(bound, least), most)], np.int64)
+        if isinstance(bound, int)
+        else np.minimum(np.maximum(bound, least), most)
+        for bound in (interval.low, interval.high)
+    )
     return low, high
 
 
@@ -195,11 +220,11 @@ def pre_shifts(low: Integers, high: Integers, addend: Integers) -> Integers:
     fits: list[npt.NDArray[np.bool_]] = []
     for j in range(20):  # 18 is enough for INT48
         a, b, c = (rounded(values, j) for values in (low, high, addend))
-        fits.append(fits_int32(a) & fits_int32(b) & fits_int32(c) & fits_int32(a + c) & fits_int32(b + c))
+        fits.append(fits_int32(np.minimum(np.minimum(a, c), a + c)) & fits_int32(np.maximum(np.maximum(b, c), b + c)))
         if fits[-1].all():
             break
     shifts: Integers = np.argmax(fits, axis=0)
-    return shifts[:1] if np.all(shifts == shifts[0]) else shifts
+    return shifts[:1] if (shifts == shifts[0]).all() else shifts
 
 
 def within_int48(low: int, high: int) -> bool:
@@ -213,6 +238,8 @@ def outside_required_range(
 ) -> str | None:
     """Why values between ``low`` and ``high`` (by channel) may break a REQUIRE of RESCALE; None where they cannot."""
     smallest, largest = required_range(multiplier, shift, scale32=scale32, output_zp=output_zp)
+    if (low >= smallest).all() and (high <= largest).all():
+        return None
     arrays = np.broadcast_arrays(low, high, multiplier, shift, smallest, largest)
     for channel, (at_least, at_most, m, s, first, last) in enumerate(zip(*(a.tolist() for a in arrays), strict=True)):
         if at_least < first or at_most > last:
@@ -229,13 +256,15 @@ def why_not_shifted(reader: Reader, low: Integers, high: Integers, pre_shift: In
 
     Channels without a pre-shift compute what they always did.
     """
-    low, high, m, s, j = np.broadcast_arrays(low, high, reader.multiplier, reader.shift, pre_shift)
-    least = int(np.argmin(s - j))
-    if s[least] - j[least] < MIN_SHIFT:
-        return f"{reader.name} has a shift of {s[least]}, too small to take {j[least]} off"
-    low, high = np.where(j > 0, low, 0), np.where(j > 0, high, 0)
-    reason = outside_required_range(low, high, m, s - j, scale32=False, output_zp=reader.output_zp)
-    return None if reason is None else f"{reader.name} cannot read units of 2^{j.max()}: {reason}"
+    shift = reader.shift - pre_shift
+    least = int(shift.argmin())
+    if shift[least] < MIN_SHIFT:
+        s, j = (numbers[min(least, numbers.size - 1)] for numbers in (reader.shift, pre_shift))
+        return f"{reader.name} has a shift of {s}, too small to take {j} off"
+    low, high = np.where(pre_shift > 0, low, 0), np.where(pre_shift > 0, high, 0)
+    multiplier = np.broadcast_to(reader.multiplier, shift.shape)
+    reason = outside_required_range(low, high, multiplier, shift, scale32=False, output_zp=reader.output_zp)
+    return None if reason is None else f"{reader.name} cannot read units of 2^{pre_shift.max()}: {reason}"
 
 
 def saturates_at(dtype: DType, output_zp: int) -> int:

@@ -7,6 +7,7 @@ holds for all accumulator values v of the given interval.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -50,19 +51,21 @@ class Meaning:
     low: Integers
     high: Integers
 
-    @property
+    @cached_property
     def scales(self) -> list[Fraction]:
         """The exact scale of every channel."""
-        return [
-            Fraction(m) / Fraction(2) ** s for m, s in zip(self.multiplier.tolist(), self.shift.tolist(), strict=True)
-        ]
+        pairs = zip(self.multiplier.tolist(), self.shift.tolist(), strict=True)
+        return [Fraction(m, 1 << s) if s >= 0 else Fraction(m << -s) for m, s in pairs]
 
     @property
     def relevant(self) -> list[int]:
         """The largest ``|v|`` of every channel whose error counts: larger ones saturate, and are off by no more."""
-        scales, values = np.broadcast_arrays(np.array(self.scales), np.maximum(np.abs(self.low), np.abs(self.high)))
         limit = saturates_at(self.dtype, self.output_zp)
-        return [min(v, math.ceil(limit / scale)) for scale, v in zip(scales.tolist(), values.tolist(), strict=True)]
+        values = np.maximum(np.abs(self.low), np.abs(self.high)).tolist()
+        ratios = [scale.as_integer_ratio() for scale in self.scales]
+        channels = max(len(values), len(ratios))
+        columns = zip(values * (channels // len(values)), ratios * (channels // len(ratios)), strict=True)
+        return [min(v, -(-limit * q // p)) for v, (p, q) in columns]
 
     def real_values(self, accumulator: Array) -> Array:
         """``v * m / 2^s + zero point`` of accumulator values, each the double nearest to the exact number."""
@@ -135,11 +138,12 @@ def one_step(meaning: Meaning) -> Form | Refusal:
         return Refusal(f"the accumulator is not proved to keep the result in INT32: {reason}")
     scales = meaning.scales
     bound = max(rescale_error_bound(scales, *pair, meaning.relevant).tolist())
+    ratios = [scale.as_integer_ratio() for scale in scales]
     off = max(
-        abs(Fraction(m, 1 << s) / scale - 1)
-        for m, s, scale in zip(pair[0].tolist(), pair[1].tolist(), scales, strict=True)
+        abs(m * q - (p << s)) / (p << s)
+        for m, s, (p, q) in zip(pair[0].tolist(), pair[1].tolist(), ratios, strict=True)
     )
-    because = f"16-bit multiplier, off by {float(off):.2g} at most, and one rounding"
+    because = f"16-bit multiplier, off by {off:.2g} at most, and one rounding"
     if meaning.rounding_mode == RoundingMode.DOUBLE_ROUND:
         because += ", which DOUBLE_ROUND became"
     return Form(None, *pair, RoundingMode.SINGLE_ROUND, WithinLsb(_up(Fraction(bound)), because))

@@ -34,12 +34,12 @@ class Interval:
     @property
     def lowest(self) -> int:
         """Smallest value over all channels."""
-        return int(np.min(self.low)) if isinstance(self.low, np.ndarray) else self.low
+        return int(self.low.min()) if isinstance(self.low, np.ndarray) else self.low
 
     @property
     def highest(self) -> int:
         """Largest value over all channels."""
-        return int(np.max(self.high)) if isinstance(self.high, np.ndarray) else self.high
+        return int(self.high.max()) if isinstance(self.high, np.ndarray) else self.high
 
     @property
     def magnitude(self) -> int:
@@ -55,6 +55,12 @@ class Interval:
     def is_per_channel(self) -> bool:
         """True where the bounds are arrays over the last axis."""
         return isinstance(self.low, np.ndarray) or isinstance(self.high, np.ndarray)
+
+    @property
+    def channels(self) -> int | None:
+        """Number of channels that have bounds of their own; None where the bounds are integers."""
+        sizes = [bound.size for bound in (self.low, self.high) if isinstance(bound, np.ndarray)]
+        return max(sizes, default=None)
 
     def within(self, low: int, high: int) -> bool:
         """True where no value of any channel is outside [low, high]."""
@@ -82,21 +88,19 @@ any saturation to the result's dtype; None where the dtype's range is the answer
 # -------------------------------------------------------------------------------------------------- arithmetic
 def lesser(*bounds: Bound) -> Bound:
     """Smallest of integers and arrays, channel by channel."""
-    if all(isinstance(bound, int) for bound in bounds):
-        return min(bounds)
-    result: Bound = bounds[0]
+    result = bounds[0]
     for bound in bounds[1:]:
-        result = np.minimum(result, bound)
+        both_integers = isinstance(result, int) and isinstance(bound, int)
+        result = min(result, bound) if both_integers else np.minimum(result, bound)
     return result
 
 
 def greater(*bounds: Bound) -> Bound:
     """Largest of integers and arrays, channel by channel."""
-    if all(isinstance(bound, int) for bound in bounds):
-        return max(bounds)
-    result: Bound = bounds[0]
+    result = bounds[0]
     for bound in bounds[1:]:
-        result = np.maximum(result, bound)
+        both_integers = isinstance(result, int) and isinstance(bound, int)
+        result = max(result, bound) if both_integers else np.maximum(result, bound)
     return result
 
 
@@ -144,15 +148,14 @@ def product(a: Interval, b: Interval) -> Interval:
 
 def arrays(interval: Interval) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Both bounds as int64 arrays of shape [C] or [1]; they must be below ``LIMIT``."""
-    return np.atleast_1d(np.asarray(interval.low, np.int64)), np.atleast_1d(np.asarray(interval.high, np.int64))
+    low, high = (bound if isinstance(bound, np.ndarray) else [bound] for bound in (interval.low, interval.high))
+    return np.asarray(low, np.int64), np.asarray(high, np.int64)
 
 
 # -------------------------------------------------------------------------------------------------- operands
 def fit(interval: Interval, channels: int) -> Interval:
     """The interval itself where it can be read channel by channel with ``channels`` of them, else its overall form."""
-    if interval.is_per_channel and np.broadcast(interval.low, interval.high).shape != (channels,):
-        return interval.overall
-    return interval
+    return interval if interval.channels in (None, channels) else interval.overall
 
 
 def last(tensor: Tensor) -> int:
@@ -200,5 +203,7 @@ def of_constant(tensor: Tensor) -> Interval | None:
     if tensor.data is None or any(size <= 0 for size in tensor.shape):
         return None
     values = tensor.values()
+    if values.size == 1:
+        return Interval(int(values.item()), int(values.item()))
     rows = values.reshape(-1, last(tensor))
     return Interval(rows.min(axis=0).astype(np.int64), rows.max(axis=0).astype(np.int64))

@@ -14,6 +14,7 @@ from tosakit.ir.types import byte_size, decode
 from tosakit.numerics._interval import (
     LIMIT,
     UNBOUNDED,
+    Bound,
     Handler,
     Interval,
     Lookup,
@@ -177,24 +178,28 @@ def _rescale_operand(op: AnyOp, attrs: ops.Rescale, of: Lookup) -> Interval | No
     return v if v.magnitude < LIMIT else None
 
 
-def _rescale_pair(op: AnyOp, attrs: ops.Rescale) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+def _rescale_pair(op: AnyOp, attrs: ops.Rescale) -> tuple[Bound, Bound] | None:
     """Multiplier and shift; None where they are not constant, not legal, or the rounding is not specified."""
     m, s = constant(op.inputs[1]), constant(op.inputs[2])
     channels = last(op.output) if attrs.per_channel else 1
     if m is None or s is None or m.size != channels or s.size != channels:
         return None
-    m, s = m.ravel().astype(np.int64), s.ravel().astype(np.int64)
-    if np.any((m < 0) | (m >= 1 << 31) | (s < MIN_SHIFT) | (s > MAX_SHIFT)):
+    if attrs.rounding_mode not in (RoundingMode.SINGLE_ROUND, RoundingMode.DOUBLE_ROUND):
         return None
-    rounding = attrs.rounding_mode
-    return (m, s) if rounding in (RoundingMode.SINGLE_ROUND, RoundingMode.DOUBLE_ROUND) else None
+    if channels == 1:
+        one_m, one_s = int(m.item()), int(s.item())
+        return (one_m, one_s) if 0 <= one_m < 1 << 31 and MIN_SHIFT <= one_s <= MAX_SHIFT else None
+    m, s = m.ravel().astype(np.int64), s.ravel().astype(np.int64)
+    if m.min() < 0 or m.max() >= 1 << 31 or s.min() < MIN_SHIFT or s.max() > MAX_SHIFT:
+        return None
+    return m, s
 
 
 def _scaled(v: Any, m: Any, s: Any, *, double_round: bool) -> Any:
-    """``(v * m + rounding) >> s``, which never falls as ``v`` rises; arrays of int64 or of Python's integers."""
+    """``(v * m + rounding) >> s``, which never falls as ``v`` rises; integers, or arrays of int64 or of integers."""
     rounding = 1 << (s - 1)
     if double_round:
-        rounding = rounding + np.where(s > 31, np.where(v >= 0, 1 << 30, -(1 << 30)), 0)
+        rounding = rounding + (s > 31) * (((v >= 0) * 2 - 1) << 30)
     return (v * m + rounding) >> s
 
 
@@ -204,13 +209,13 @@ def rescale(op: AnyOp, of: Lookup) -> Interval | None:
     if not isinstance(attrs, ops.Rescale) or bits is None:
         return None
     v, pair = _rescale_operand(op, attrs, of), _rescale_pair(op, attrs)
-    if v is None or pair is None or (not attrs.scale32 and np.any(pair[0] >= 1 << 15)):
+    if v is None or pair is None or (not attrs.scale32 and np.max(pair[0]) >= 1 << 15):
         return None
     m, s = pair
-    half = np.int64(1) << ((np.minimum(s, 32) - 1) if attrs.scale32 else np.full_like(s, 47))  # REQUIREd of the value
+    half = 1 << (lesser(s, 32) - 1 if attrs.scale32 else 47)  # REQUIREd of the value
     low, high = (
-        _scaled(np.clip(v_bound, -half, half - 1), m, s, double_round=attrs.rounding_mode == RoundingMode.DOUBLE_ROUND)
-        for v_bound in arrays(v)
+        _scaled(lesser(greater(bound, -half), half - 1), m, s, double_round=_rounds_twice(attrs))
+        for bound in (v.low, v.high)
     )
     zero_point = of(op.inputs[4]).overall
     if not attrs.output_unsigned:
@@ -233,14 +238,16 @@ def rescale_unclipped(op: AnyOp, of: Lookup) -> Interval:
     if pair is None:
         bound = ((v.magnitude << 31) >> MIN_SHIFT) + 2  # for every legal pair and every rounding
         return add(Interval(-bound, bound), zero_point)
-    low, high = arrays(v)
-    m, s = pair
-    if v.magnitude * int(m.max()) >= LIMIT:
-        low, high, m, s = (array.astype(object) for array in (low, high, m, s))
-    double_round = attrs.rounding_mode == RoundingMode.DOUBLE_ROUND
-    low, high = _scaled(low, m, s, double_round=double_round), _scaled(high, m, s, double_round=double_round)
-    exact = Interval(int(low.min()), int(high.max())) if low.dtype == object else Interval(low, high)
+    numbers: tuple[Any, ...] = v.low, v.high, *pair
+    fits = v.magnitude * int(np.max(pair[0])) < LIMIT
+    v_low, v_high, m, s = numbers if fits else (np.asarray(number, object) for number in numbers)
+    low, high = (_scaled(end, m, s, double_round=_rounds_twice(attrs)) for end in (v_low, v_high))
+    exact = Interval(low, high) if fits else Interval(int(np.min(low)), int(np.max(high)))
     return add(exact, zero_point)
+
+
+def _rounds_twice(attrs: ops.Rescale) -> bool:
+    return attrs.rounding_mode == RoundingMode.DOUBLE_ROUND
 
 
 def _zero_extended(x: Interval, bits: int) -> Interval:

@@ -258,13 +258,14 @@ def _range(tensor: Tensor) -> Range:
 
 def _settled(interval: Interval, tensor: Tensor) -> Interval:
     """The form in which intervals are kept: read-only arrays of the last axis' length, or integers where all agree."""
-    if not interval.is_per_channel:
+    channels = interval.channels
+    if channels is None:
         return interval
-    if tensor.dtype in (DType.INT64, DType.SHAPE):  # arithmetic on channels needs numbers below 2**48
+    # arithmetic on channels needs numbers below 2**48
+    if channels == 1 or channels != last(tensor) or tensor.dtype in (DType.INT64, DType.SHAPE):
         return interval.overall
-    low, high = np.broadcast_arrays(interval.low, interval.high)
-    if low.shape != (last(tensor),) or (np.all(low == low[0]) and np.all(high == high[0])):
+    low, high = (np.full(channels, bound, np.int64) for bound in (interval.low, interval.high))
+    if (low == low[0]).all() and (high == high[0]).all():
         return interval.overall
-    low, high = np.array(low, np.int64), np.array(high, np.int64)
     low.flags.writeable = high.flags.writeable = False
     return Interval(low, high)

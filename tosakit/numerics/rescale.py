@@ -7,7 +7,6 @@ bits and the multiplier 15, in S32 they have 32 and 31, so products stay below `
 
 import math
 from enum import Enum
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from tosakit.numerics.scale import (
     integers,
     require_broadcast,
     require_within,
-    to_float,
 )
 
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
@@ -117,26 +115,30 @@ def required_range(
         InvalidArgument: a pair is not legal (then no value is), or a zero point is out of range.
     """
     m, s = _constants(multiplier, shift, scale32)
-    illegal = (m < 0) | (s < MIN_SHIFT) | (s > MAX_SHIFT)
-    if np.any(illegal):
-        raise InvalidArgument(
-            f"multiplier {m[illegal][0]}, shift {s[illegal][0]} is not a legal RESCALE pair: the multiplier must be at "
-            f"least 0 and the shift lie in [{MIN_SHIFT}, {MAX_SHIFT}]; compute the pair again from the scale"
-        )
+    pairs = list(zip(m.ravel().tolist(), s.ravel().tolist(), strict=True))
+    for pair_m, pair_s in pairs:
+        if pair_m < 0 or not MIN_SHIFT <= pair_s <= MAX_SHIFT:
+            raise InvalidArgument(
+                f"multiplier {pair_m}, shift {pair_s} is not a legal RESCALE pair: the multiplier must be at least 0 "
+                f"and the shift lie in [{MIN_SHIFT}, {MAX_SHIFT}]; compute the pair again from the scale"
+            )
     zero_point = _zero_point("output_zp", output_zp)
-    smallest, largest = _value_limits(s, scale32)
     if scale32:  # results stay within 2**30 + 1 of zero, so neither they nor their sum with a zero point leave int32
-        return smallest, largest
+        return _value_limits(s, scale32)
     bottom, top = max(_INT32_MIN, _INT32_MIN - zero_point), min(_INT32_MAX, _INT32_MAX - zero_point)
-    for i in np.ndindex(m.shape):
-        if m[i] > 0:
-            # bottom <= (v*m + round) >> s <= top, solved for the integer v (in Python integers: 2**93 occurs)
-            pair_m, pair_s = int(m[i]), int(s[i])
-            rounding = 1 << (pair_s - 1)
-            first = -(-((bottom << pair_s) - rounding) // pair_m)
-            last = (((top + 1) << pair_s) - 1 - rounding) // pair_m
-            smallest[i], largest[i] = max(first, _INT48_MIN), min(last, _INT48_MAX)
-    return smallest, largest
+    limits = [_required_range_of(pair_m, pair_s, bottom, top) for pair_m, pair_s in pairs]
+    smallest, largest = np.array(limits, np.int64).reshape(-1, 2).T
+    return smallest.reshape(m.shape), largest.reshape(m.shape)
+
+
+def _required_range_of(multiplier: int, shift: int, bottom: int, top: int) -> tuple[int, int]:
+    """Where ``bottom <= (v*m + round) >> s <= top`` for the integer v of INT48; 2**93 occurs."""
+    if not multiplier:
+        return _INT48_MIN, _INT48_MAX
+    rounding = 1 << (shift - 1)
+    first = -(-((bottom << shift) - rounding) // multiplier)
+    last = (((top + 1) << shift) - 1 - rounding) // multiplier
+    return max(first, _INT48_MIN), min(last, _INT48_MAX)
 
 
 def rescale_error_bound(
@@ -169,17 +171,22 @@ def rescale_error_bound(
     exact, bounds = exact_scales(scale), integers("max_abs_value", max_abs_value)
     m, s = integers("multiplier", multiplier), integers("shift", shift)
     double_round = _is_double_round(rounding_mode, scale32=True)
-    if np.any(bounds < 0):
+    if bounds.size and bounds.min() < 0:
         raise InvalidArgument(f"max_abs_value {bounds.min()} is negative; pass a bound of the absolute value")
     require_within("a shift", s, MIN_SHIFT, MAX_SHIFT, "what RESCALE takes")
     shape = require_broadcast(scale=exact, multiplier=m, shift=s, max_abs_value=bounds)
-    columns = (np.broadcast_to(column, shape).ravel().tolist() for column in (exact, m, s, bounds))
+    columns = (
+        (column if column.shape == shape else np.broadcast_to(column, shape)).ravel().tolist()
+        for column in (exact, m, s, bounds)
+    )
     limits = []
     for real, pair_m, pair_s, bound in zip(*columns, strict=True):
-        limit = bound * abs(Fraction(pair_m, 1 << pair_s) - real) + Fraction(1, 2)
+        # over the common denominator q * 2**(shift+1) of a scale p / q, with integers, which are quicker than Fractions
+        numerator, denominator = real.as_integer_ratio()
+        limit = 2 * bound * abs(pair_m * denominator - (numerator << pair_s)) + (denominator << pair_s)
         if double_round and pair_s > 31:
-            limit += Fraction(1 << 30, 1 << pair_s)
-        limits.append(_round_up(limit))
+            limit += denominator << 31
+        limits.append(_round_up(limit, denominator << (pair_s + 1)))
     return np.array(limits, np.float64).reshape(shape)
 
 
@@ -246,8 +253,11 @@ def _zero_point(name: str, zero_point: ArrayLike) -> int:
     return int(array.item())
 
 
-def _round_up(value: Fraction) -> float:
-    nearest = to_float(value)
-    if math.isinf(nearest) or Fraction(nearest) >= value:
-        return nearest
-    return math.nextafter(nearest, math.inf)
+def _round_up(numerator: int, denominator: int) -> float:
+    """The smallest float that is not below a positive fraction."""
+    try:
+        nearest = numerator / denominator
+    except OverflowError:
+        return math.inf
+    above, below = nearest.as_integer_ratio()
+    return nearest if above * denominator >= numerator * below else math.nextafter(nearest, math.inf)

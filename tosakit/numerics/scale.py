@@ -167,19 +167,20 @@ def integers(name: str, values: ArrayLike) -> NDArray[np.int64]:
 
 def require_broadcast(**arrays: NDArray[np.generic]) -> tuple[int, ...]:
     """Return the common shape of the arrays, or raise InvalidArgument with the name and shape of each."""
+    shapes = dict.fromkeys(array.shape for array in arrays.values())
     try:
-        return np.broadcast_shapes(*(array.shape for array in arrays.values()))
+        return next(iter(shapes)) if len(shapes) == 1 else np.broadcast_shapes(*shapes)
     except ValueError:
-        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+        listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
         raise InvalidArgument(
-            f"shapes do not fit together: {shapes}; pass one value, or one for each channel"
+            f"shapes do not fit together: {listed}; pass one value, or one for each channel"
         ) from None
 
 
 def require_within(what: str, values: NDArray[np.int64], low: int, high: int, home: str) -> None:
     """Raise InvalidArgument with the first value outside [low, high], the range that ``home`` names."""
-    outside = (values < low) | (values > high)
-    if np.any(outside):
+    if values.size and (values.min() < low or values.max() > high):
+        outside = (values < low) | (values > high)
         raise InvalidArgument(f"{what}, {values[outside][0]}, is outside {home} ([{low}, {high}])")
 
 
