@@ -144,10 +144,10 @@ def exact_scales(scale: ScaleLike) -> NDArray[np.object_]:
     """
     scales = _as_array(scale)
     exact = np.empty(scales.shape, np.object_)
-    values = [_exact(value) for value in scales.flat]
-    _require_positive(
-        scales, np.array([value is None or value <= 0 for value in values], np.bool_).reshape(scales.shape)
-    )
+    values = [_exact(value) for value in scales.ravel().tolist()]
+    invalid = [value is None or value <= 0 for value in values]
+    if any(invalid):
+        _require_positive(scales, np.array(invalid, np.bool_).reshape(scales.shape))
     exact.flat[:] = values
     return exact
 
@@ -236,6 +236,8 @@ def _normalise_exact(scale: Fraction) -> tuple[int, int]:
 
 def _exact(value: object) -> Fraction | None:
     """Return a real number as a Fraction, None for NaN and infinities."""
+    if isinstance(value, Fraction):
+        return value
     if isinstance(value, Integral):
         return Fraction(int(value))
     ratio = getattr(value, "as_integer_ratio", None)  # floats of Python and numpy, Fraction, Decimal
