@@ -28,6 +28,7 @@ from tests.perf import graphs, peers
 from tosakit.engine.driver import run_steps
 from tosakit.io.reader import load
 from tosakit.io.writer import save
+from tosakit.spec.check import check
 
 MIB = 1 << 20
 COMPARED = (12_000, 96_000)
@@ -161,6 +162,22 @@ def sharing(runs: int) -> None:
     line("value with 100,000 readers, in a chain as deep", f"{seconds:.2f} s", f"{len(result.events)} rewrite")
 
 
+def checking(files: Files, operators: int, runs: int) -> None:
+    """``check`` of a program beside loading it."""
+    for what, make in (("constants shared", graphs.chain), ("every constant its own", graphs.unshared)):
+        path = files.directory / "checked.tosa"
+        save(make(operators), path)
+        rows: list[dict[str, float]] = []
+        for _ in range(runs):
+            row: dict[str, float] = {}
+            row["load"], program = cpu(lambda: load(path))
+            row["check"], _ = cpu(lambda program=program: check(program))
+            rows.append(row)
+        mid = medians(rows)
+        shown = f"{mid['check']:.3f} s, load {mid['load']:.3f} s"
+        line(f"{operators:,} operators, {what}: check, times load", f"{mid['check'] / mid['load']:.2f}", shown)
+
+
 def child(what: str, *arguments: str) -> dict[str, float]:
     """Measure something in a process of its own."""
     command = [sys.executable, str(Path(__file__)), "--child", what, *arguments]
@@ -266,6 +283,7 @@ def main() -> None:
             compare(files, operators, options.runs, options.peers)
         growth(files, sizes, options.runs)
         sharing(min(options.runs, 3))
+        checking(files, COMPARED[-1], options.runs)
         memory(files, sizes)
         big(files, 6)
     start_up(options.runs)

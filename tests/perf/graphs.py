@@ -44,6 +44,22 @@ def chain(operators: int) -> Program:
     return _program(graph, x)
 
 
+def unshared(operators: int) -> Program:
+    """The same chain with a multiplier, a shift and an addend for each of 8 channels, no constant like another."""
+    graph, x = _block()
+    channels = np.arange(8)
+    for number in range(operators // OPERATORS_PER_LINK):
+        builder = Builder(f"link{number}")
+        multipliers, shifts = (1 << 30) + 8 * number + channels, 30 + channels % 3
+        wide = builder.rescale(x, DType.INT32, multipliers, shifts, scale32=True, name="wide")
+        addend = builder.const((8 * number + channels).reshape(1, 8), DType.INT32, "term")
+        narrow = builder.add(wide, addend)
+        x = builder.rescale(narrow, DType.INT16, multipliers + (1 << 29), shifts, scale32=True, name="narrow")
+        for op in builder.ops:
+            graph.add_op(op)
+    return _program(graph, x)
+
+
 def shared_constants(matches: int) -> Program:
     """A chain of ``matches`` ADDs that all read one constant, as after the de-duplication of constants."""
     graph, x = _block()

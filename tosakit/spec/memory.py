@@ -1,14 +1,15 @@
 """What was learnt about the operators of a program, so that an operator like an earlier one costs a look-up."""
 
-import struct
 from collections.abc import Hashable, Sequence
 from typing import cast
+
+import numpy as np
 
 from tosakit.ir.bulk import type_columns
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.operator import Attributes
-from tosakit.ir.types import INTEGER_RANGES
+from tosakit.ir.types import INTEGER_RANGES, byte_size, decode, numpy_dtype
 from tosakit.spec.call import Harmless
 from tosakit.spec.target import Alternatives
 
@@ -18,11 +19,8 @@ Range = tuple[int, int]
 KEPT_BYTES = 4096
 """Constants that are longer than this are not compared with each other."""
 
-_FEW = 16
-"""INT8 constants of more elements are weights and tables, unless all are positive: their range is that of the type."""
-
-_STRUCT = {DType.INT8: (1, "b"), DType.INT16: (2, "h"), DType.INT32: (4, "i"), DType.SHAPE: (8, "q")}
-
+_PACKED = (DType.INT4, DType.INT48)
+"""Integers that numpy has no type for."""
 
 Place = tuple[int, AnyOp, int | None]
 """An operator that is no constant: where it stands, itself, the number under which it was found clean, if it was."""
@@ -37,16 +35,20 @@ class Constants:
     def __init__(self) -> None:
         self.contents: dict[tuple[int, bytes], int] = {}
         self._samples: list[Tensor | None] = []
-        self._bounds: dict[int, Range | None] = {}
+        self._bounds: dict[int, Range] = {}
+        self._unmeasured: dict[int, dict[int, bytes]] = {}
 
     def add(self, tensor: Tensor, fact: int, *, is_sound: bool) -> int:
         """The number of a constant that is like no earlier one; data that is wrong, or long, is not looked at again."""
         data = tensor.stored
-        is_kept = is_sound and data is not None and len(data) <= KEPT_BYTES
-        self._samples.append(tensor if is_kept else None)
-        number = -len(self._samples)
-        if is_kept and data is not None:
-            self.contents[fact, bytes(data)] = number
+        number = -1 - len(self._samples)
+        if not is_sound or data is None or len(data) > KEPT_BYTES:
+            self._samples.append(None)
+            return number
+        self._samples.append(tensor)
+        content = bytes(data)
+        self.contents[fact, content] = number
+        self._unmeasured.setdefault(fact, {})[number] = content
         return number
 
     def sample(self, number: int) -> Tensor | None:
@@ -54,14 +56,29 @@ class Constants:
         return self._samples[-1 - number]
 
     def bounds(self, number: int) -> Range | None:
-        """Two numbers that a constant's values lie between, both included, as near as is quick to say.
+        """The smallest and the largest value of a constant.
 
         None where the type is no integer, there is no element, or the data is not looked at.
         """
-        if number not in self._bounds:
-            sample = self.sample(number)
-            self._bounds[number] = None if sample is None else _bounds(sample)
-        return self._bounds[number]
+        if self._unmeasured:
+            for alike in self._unmeasured.values():
+                self._measure(alike)
+            self._unmeasured.clear()
+        return self._bounds.get(number)
+
+    def _measure(self, alike: dict[int, bytes]) -> None:
+        """Keep the bounds of constants of one type and shape, by number."""
+        tensor = self.sample(next(iter(alike)))
+        if tensor is None or tensor.dtype not in INTEGER_RANGES or min(tensor.shape, default=1) < 1:
+            return
+        size = byte_size(tensor.dtype, tensor.shape)
+        if tensor.dtype in _PACKED:
+            rows = np.stack([decode(content, tensor.dtype, tensor.shape).ravel() for content in alike.values()])
+        else:
+            data = b"".join([content[:size] for content in alike.values()])
+            rows = np.frombuffer(data, numpy_dtype(tensor.dtype)).reshape(len(alike), -1)
+        bounds = zip(rows.min(axis=1).tolist(), rows.max(axis=1).tolist(), strict=True)
+        self._bounds.update(zip(alike, bounds, strict=True))
 
 
 class Tokens(dict[int | None, int | None]):
@@ -124,8 +141,11 @@ class Memory:
 
     def all_numbers(self, values: Sequence[Hashable]) -> list[int]:
         """:meth:`number` of each value."""
-        known = list(map(self._by_identity.get, map(id, values)))
-        return [self.number(value) if number is None else number for number, value in zip(known, values, strict=True)]
+        known, identities = self._by_identity, list(map(id, values))
+        for identity, value in zip(identities, values, strict=True):
+            if identity not in known:
+                self.number(value)
+        return list(map(known.__getitem__, identities))
 
     def facts(self, block: Graph) -> dict[Tensor, int]:
         """For every tensor of a block a number that tensors of one type, shape and rare fields share."""
@@ -147,23 +167,3 @@ class Memory:
         self._by_identity[identity] = fact
         if dtype == DType.UNKNOWN or extras.variable or extras.scale_type or (shape and min(shape) < -1):
             self.odd[fact] = None
-
-
-def _bounds(tensor: Tensor) -> Range | None:
-    dtype, shape, data = tensor.dtype, tensor.shape, bytes(tensor.data or b"")
-    if dtype not in INTEGER_RANGES or (shape and min(shape) < 1):
-        return None
-    count = 1
-    for size in shape:
-        count *= size
-    if dtype == DType.INT8 and count > _FEW:
-        return (min(data), max(data)) if data.isascii() else INTEGER_RANGES[dtype]
-    if dtype not in _STRUCT:
-        values = tensor.values()
-        return int(values.min()), int(values.max())
-    width, code = _STRUCT[dtype]
-    if count == 1:
-        value = int.from_bytes(data[:width], "little", signed=True)
-        return value, value
-    numbers = struct.unpack_from(f"<{count}{code}", data)
-    return min(numbers), max(numbers)

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tosakit.ir import ops
-from tosakit.ir.bulk import op_columns
+from tosakit.ir.bulk import OpColumns, op_columns
 from tosakit.ir.enums import BlockSize, DType
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes, Foreign
@@ -125,22 +125,16 @@ class OperatorCheck:
     def findings(self, operators: Sequence[AnyOp]) -> Iterator[tuple[int, AnyOp, Finding]]:
         """Everything wrong with the operators of the block, in program order, with their places."""
         memory, places, facts = self.memory, self.places, self.facts
-        numbers, contents, clean = memory.numbers, memory.constants.contents, memory.clean
+        numbers, clean = memory.numbers, memory.clean
         fact_of, number_of = facts.__getitem__, numbers.get
         columns = op_columns(operators)
         attributes = memory.all_numbers(columns.attrs)
+        wrong_constants = self._constants(operators, columns)
         rows = zip(operators, columns.attrs, attributes, columns.inputs, columns.outputs, strict=True)
         for index, (op, attrs, attributes_number, operands, results) in enumerate(rows):
             plan = _PLANS[type(attrs)]
             if plan is not None and plan.is_constant and len(results) == 1:
-                output = results[0]
-                data = output.stored
-                if data is not None and not operands and len(data) <= KEPT_BYTES:
-                    known = contents.get((facts[output], bytes(data)))
-                    if known is not None:
-                        numbers[output] = known
-                        continue
-                for finding in self._constant(op, plan):
+                for finding in wrong_constants.get(op, ()):
                     yield index, op, finding
                 continue
             # all that the checks read of the operator, None where it is checked every time
@@ -164,6 +158,24 @@ class OperatorCheck:
                 number = clean[key] = len(clean)
             if operands:
                 places.append((index, op, number))
+
+    def _constants(self, operators: Sequence[AnyOp], columns: OpColumns) -> dict[AnyOp, Sequence[Finding]]:
+        """Number the constants, all before what reads them, so that they can be measured together; what is wrong."""
+        contents, numbers, facts = self.memory.constants.contents, self.memory.numbers, self.facts
+        wrong: dict[AnyOp, Sequence[Finding]] = {}
+        for op, attrs, operands, results in zip(operators, columns.attrs, columns.inputs, columns.outputs, strict=True):
+            plan = _PLANS[type(attrs)]
+            if plan is None or not plan.is_constant or len(results) != 1:
+                continue
+            output = results[0]
+            data, known = output.stored, None
+            if data is not None and not operands and len(data) <= KEPT_BYTES:
+                known = contents.get((facts[output], bytes(data)))
+            if known is not None:
+                numbers[output] = known
+            elif found := self._constant(op, plan):
+                wrong[op] = found
+        return wrong
 
     def _constant(self, op: AnyOp, plan: _Plan) -> Sequence[Finding]:
         """Everything wrong with a constant that is like no earlier one."""
