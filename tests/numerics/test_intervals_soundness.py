@@ -63,9 +63,11 @@ def is_predictable(op, intervals):
     if isinstance(op.attrs, ops.CondIf | ops.WhileLoop):
         return False
     if isinstance(op.attrs, ops.Rescale):
-        m, s, input_zp = (op.inputs[i].values() for i in (1, 2, 3))
+        m, s, input_zp, output_zp = (op.inputs[i].values() for i in (1, 2, 3, 4))
         mask = 0xFF if op.inputs[0].dtype == I8 else 0xFFFF
-        first, final = required_range(m, s, scale32=op.attrs.scale32)
+        if op.attrs.output_unsigned:
+            output_zp = output_zp.astype(np.int64) & (0xFF if op.output.dtype == I8 else 0xFFFF)
+        first, final = required_range(m, s, scale32=op.attrs.scale32, output_zp=output_zp)
         x = intervals.of(op.inputs[0])
         v = (0, mask) if op.attrs.input_unsigned else (x.low, x.high)
         zero_point = int(input_zp[0]) & mask if op.attrs.input_unsigned else int(input_zp[0])
