@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 import rewrites
+import tosakit.catalogue
 from tests.support.steps import EXACT, add_again, rule, transform
 from tosakit.catalogue import ENTRY_POINT_GROUP, Catalogue, load_catalogue
 from tosakit.engine.rule import Rule, Step, Transform
@@ -106,6 +107,7 @@ def test_installed_packages_announce_modules(module: Callable[..., str], monkeyp
         importlib.metadata.EntryPoint("first", "package_a", ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points if group == ENTRY_POINT_GROUP else [])
+    monkeypatch.setattr(tosakit.catalogue, "_announced", tosakit.catalogue._announced.__wrapped__)
     assert list(load_catalogue().steps)[-2:] == ["a", "b"]  # by name, whatever the order of installation
 
     broken = importlib.metadata.EntryPoint("third", "package_c.rules", ENTRY_POINT_GROUP)

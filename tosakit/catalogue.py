@@ -6,6 +6,7 @@ import importlib.metadata
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from types import ModuleType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -73,8 +74,13 @@ class Catalogue:
 
 def option_types(step: Step) -> dict[str, Any]:
     """The options of a rule or transform with their types."""
-    hints = get_type_hints(step.options)
-    return {option.name: hints[option.name] for option in fields(step.options)}
+    return _types_of(step.options)  # type: ignore[arg-type]  # mypy takes no class for hashable
+
+
+@cache
+def _types_of(options: type[Any]) -> dict[str, Any]:
+    hints = get_type_hints(options)
+    return {option.name: hints[option.name] for option in fields(options)}
 
 
 def type_name(kind: Any) -> str:
@@ -143,12 +149,18 @@ def load_catalogue(modules: Sequence[str] = ()) -> Catalogue:
     """
     found = _Found()
     found.take(importlib.import_module(SHIPPED))
-    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-    for point in sorted(points, key=lambda p: (p.name, p.value)):
+    for point in _announced():
         found.take(_import(point.module, f'announced as "{point.name}" by an installed package'))
     for name in modules:
         found.take(_import(name))
     return Catalogue(found.steps, found.pipelines)
+
+
+@cache
+def _announced() -> Sequence[importlib.metadata.EntryPoint]:
+    """What installed packages announce, by name: looked up once, for it takes the metadata of every package."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return sorted(points, key=lambda p: (p.name, p.value))
 
 
 class _Found:
