@@ -17,6 +17,7 @@ from rewrites.identity_for_passed_outputs import TRANSFORM as IDENTITY_FOR_PASSE
 from rewrites.insert_int16_rescale import RULE as INSERT_INT16_RESCALE
 from rewrites.int16_matmul_as_int8 import RULE as INT16_MATMUL_AS_INT8
 from rewrites.int32_reduction_as_halves import RULE as INT32_REDUCTION_AS_HALVES
+from rewrites.keep_rescale_apart import RULE as KEEP_RESCALE_APART
 from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
 from rewrites.own_rescale_per_reader import RULE as OWN_RESCALE_PER_READER
 from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
@@ -62,6 +63,7 @@ RULES: tuple[Step, ...] = (
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
+    KEEP_RESCALE_APART,
     OWN_RESCALE_PER_READER,
     DOUBLE_AS_MUL,
     REMOVE_IDENTITY_RESCALE,
@@ -96,6 +98,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         SINGLE_RESCALE_PER_ACCUMULATOR,
         SPLIT_INT48_BIAS,
         UNFUSE_RESCALE_PAIR,
+        KEEP_RESCALE_APART,
         DOUBLE_AS_MUL,
         OWN_RESCALE_PER_READER,
         *CLEAN_UP,

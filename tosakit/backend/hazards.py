@@ -298,7 +298,7 @@ KNOWN_ISSUES: tuple[Entry, ...] = (
         "REDUCE_SUM of int16 values",
         "upstream report",
         _reduce_sum,
-        advice="Compare on the device before you rely on it",
+        rules=("keep_rescale_apart",),
     ),
 )
 """What is looked for; docs/known-issues.md lists the same."""

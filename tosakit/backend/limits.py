@@ -5,13 +5,13 @@ Every limit was probed: Vela was run on both sides of it. tests/backend/compare_
 
 from collections.abc import Callable
 
+from tosakit.backend import int48_limits as int48
 from tosakit.backend import value_limits as values
 from tosakit.backend.obstacle import ANY, Entry
 from tosakit.backend.targets import FAMILIES, OPERATORS, SMALL, TENSORS, U85, Taken
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
-from tosakit.ir.operator import Exit
 from tosakit.numerics.intervals import Intervals
 from tosakit.spec.signature import signature, spread
 
@@ -131,42 +131,6 @@ def _loose_table(op: AnyOp, _: Intervals) -> str | None:
     return f'the table "{table.name}" is no constant' if table.dtype == DType.INT16 and not table.is_constant else None
 
 
-# ------------------------------------------------------------------------------------------ INT48
-_ACCUMULATING = ("CONV2D", "CONV3D", "DEPTHWISE_CONV2D")
-
-
-def _loose_accumulator(op: AnyOp, _: Intervals) -> str | None:
-    """An INT48 accumulator that is not read by one RESCALE alone."""
-    if not op.outputs or op.outputs[0].dtype != DType.INT48:
-        return None
-    tensor, readers = op.outputs[0], []
-    tensors = [tensor]
-    for each in tensors:  # grows while it runs
-        for user in each.users:
-            if isinstance(user.attrs, ops.Identity):
-                tensors.append(user.outputs[0])
-            else:
-                readers.append(user)
-    outputs = [user for user in readers if isinstance(user.attrs, Exit)]
-    if outputs:
-        return f'its INT48 result "{tensor.name}" is an output'
-    if len(readers) > 1:
-        return f'its INT48 result "{tensor.name}" has {len(readers)} readers, the target takes one RESCALE'
-    return None
-
-
-def _free_int48(op: AnyOp, _: Intervals) -> str | None:
-    """A RESCALE of INT48 that stands behind no convolution."""
-    source = op.inputs[0]
-    if source.dtype != DType.INT48:
-        return None
-    while source.producer is not None and isinstance(source.producer.attrs, ops.Identity):
-        source = source.producer.inputs[0]
-    if source.producer is not None and source.producer.name in (*_ACCUMULATING, "TRANSPOSE_CONV2D", "MATMUL", "RESIZE"):
-        return None
-    return f'"{source.name}" is INT48 and no accumulator of a convolution'
-
-
 UNWRITTEN_OUTPUT = Entry(
     FAMILIES,
     "refused",
@@ -211,16 +175,23 @@ LIMITS: tuple[Entry, ...] = (
     _refused(SMALL, "REDUCE_SUM", "an axis above 65536 that is to be moved", values.reduced_axis),
     _refused(SMALL, "RESIZE", "BILINEAR but for a copy", values.resize_bilinear, BILINEAR_RULE),
     _refused(SMALL, "RESIZE", "NEAREST but for 2, 4, 8 times with batch 1", values.resize_nearest, NEAREST_RULE),
-    _refused(SMALL, " ".join(_ACCUMULATING), "weights or bias that are no constants", _loose_weights),
+    _refused(SMALL, " ".join(int48.ACCUMULATING), "weights or bias that are no constants", _loose_weights),
     _refused(FAMILIES, "TRANSPOSE_CONV2D", "weights or bias that are no constants", _loose_weights),
     _refused(
         SMALL,
-        " ".join(_ACCUMULATING),
+        " ".join(int48.ACCUMULATING),
         "an INT48 accumulator that is an output or has several readers",
-        _loose_accumulator,
+        int48.loose_accumulator,
         ("single_rescale_per_accumulator",),
     ),
-    _refused(SMALL, "RESCALE", "INT48 that is no accumulator of a convolution", _free_int48),
+    _refused(SMALL, "RESCALE", "INT48 that is no accumulator of a convolution", int48.free_int48),
+    _refused(
+        (U85,),
+        " ".join(int48.ELEMENTWISE),
+        "nothing but a scale-one copy of INT48 that the accumulating operator does not write alone",
+        int48.copied_int48,
+        ("keep_rescale_apart",),
+    ),
     _refused(FAMILIES, "", "zero points that are no constants", _not_constant(_ZERO_POINTS)),
     _refused(
         FAMILIES, "MUL RESCALE", "shift or multiplier that are no constants", _not_constant(("shift", "multiplier"))
