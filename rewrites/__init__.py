@@ -17,6 +17,7 @@ from rewrites.identity_for_passed_outputs import TRANSFORM as IDENTITY_FOR_PASSE
 from rewrites.insert_int16_rescale import RULE as INSERT_INT16_RESCALE
 from rewrites.int16_matmul_as_int8 import RULE as INT16_MATMUL_AS_INT8
 from rewrites.int32_reduction_as_halves import RULE as INT32_REDUCTION_AS_HALVES
+from rewrites.intdiv_as_arithmetic import RULE as INTDIV_AS_ARITHMETIC
 from rewrites.keep_rescale_apart import RULE as KEEP_RESCALE_APART
 from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
 from rewrites.own_rescale_per_reader import RULE as OWN_RESCALE_PER_READER
@@ -60,6 +61,7 @@ RULES: tuple[Step, ...] = (
     BITWISE_AS_TABLES,
     AVG_POOL2D_AS_DEPTHWISE,
     WRAP_NARROWING_CAST,
+    INTDIV_AS_ARITHMETIC,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -90,6 +92,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         BITWISE_AS_TABLES,
         AVG_POOL2D_AS_DEPTHWISE,
         WRAP_NARROWING_CAST,
+        INTDIV_AS_ARITHMETIC,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         INT16_MATMUL_AS_INT8,

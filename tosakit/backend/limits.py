@@ -37,6 +37,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "SCATTER": ("scatter_as_matmul",),
     **dict.fromkeys(("ARITHMETIC_RIGHT_SHIFT", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"), SHIFT_RULE),
     **dict.fromkeys(("BITWISE_AND", "BITWISE_NOT", "BITWISE_OR", "BITWISE_XOR"), ("bitwise_as_tables",)),
+    "INTDIV": ("intdiv_as_arithmetic",),
     "MATMUL": ("int16_matmul_as_int8",),
     "TRANSPOSE_CONV2D": SUBPIXEL_RULE,
 }
