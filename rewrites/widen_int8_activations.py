@@ -10,19 +10,24 @@ int8 island between RESCALEs and is reported.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+import numpy as np
 
 from rewrites._widen.contract import local_contract
 from rewrites._widen.convert import convert
-from rewrites._widen.families import FACTOR
+from rewrites._widen.families import FACTOR, REGION_OPS
 from rewrites._widen.plan import Form, Plan, make_plan
-from rewrites._widen.writer import NAME, BlockWriter, Settings
+from rewrites._widen.writer import NAME, BlockWriter, Settings, meaning_of
 from tosakit.engine.contract import ChangesPrecision
 from tosakit.engine.rule import BoundaryChange, Context, Event, Outcome, Refused, Transform, describe
 from tosakit.ir.enums import DType
-from tosakit.ir.graph import Graph
+from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.program import Program
+from tosakit.numerics.deviation import Error, Unbounded
+from tosakit.numerics.program_intervals import program_intervals
+from tosakit.numerics.real_deviation import UNIT_BITS, RealArithmetic
 
 CONTRACT = ChangesPrecision(because="int8 activations become int16, 128 times finer")
 
@@ -61,11 +66,15 @@ def widen(program: Program, context: Context) -> Outcome:
     for region in program.regions:
         region.blocks = [new_blocks.get(block, block) for block in region.blocks]
     boundary = _boundary(plan)
-    events = [event for writer in writers for event in _events(writer)]
+    meaning, intervals = meaning_of(writers), program_intervals(program)
+    for writer in writers:
+        writer.drop_redundant_clamps(intervals)
+    real = RealArithmetic(intervals, meaning)
+    events = [event for writer in writers for event in _events(writer, real)]
     if boundary:
         events.insert(0, _interface_event(plan, boundary))
     refusals = [refused for writer in writers for refused in writer.refused]
-    return Outcome(events, [*refusals, *_kept_borders(plan)], boundary, local_contract(writers))
+    return Outcome(events, [*refusals, *_kept_borders(plan)], boundary, local_contract(writers), meaning=meaning)
 
 
 def _write(plan: Plan, block: Graph, settings: Settings) -> BlockWriter:
@@ -74,24 +83,33 @@ def _write(plan: Plan, block: Graph, settings: Settings) -> BlockWriter:
     for op in block.ops:
         convert(writer, op)
     writer.finish()
-    writer.drop_redundant_clamps()
     return writer
 
 
-def _events(writer: BlockWriter) -> list[Event]:
-    return [
-        Event(
-            NAME,
-            writer.old.name,
-            (describe(op),),
-            CONTRACT,
-            "; ".join(made.detail),
-            (made.before,),
-            tuple(new.record for new in made.after if new in writer.graph),
-        )
-        for op, made in writer.converted.items()
-        if made.after
-    ]
+def _events(writer: BlockWriter, real: RealArithmetic) -> list[Event]:
+    events = []
+    for op, made in writer.converted.items():
+        after = [new for new in made.after if new in writer.graph]
+        if made.after:
+            contract = replace(CONTRACT, lsb=_distance(after, real))
+            records = tuple(new.record for new in after)
+            operators = (describe(op),)
+            detail = "; ".join(made.detail)
+            events.append(Event(NAME, writer.old.name, operators, contract, detail, (made.before,), records))
+    return events
+
+
+def _distance(made: Sequence[AnyOp], real: RealArithmetic) -> float | None:
+    """How far the results of new operators are from real arithmetic on the same operands, in LSB; None if unknown."""
+    errors: dict[Tensor, Error] = {}
+    for op in made:
+        if any(t.dtype == DType.SHAPE for t in op.outputs) or isinstance(op.attrs, REGION_OPS):
+            continue
+        errors[op.output] = real.deviation(op, lambda tensor: errors.get(tensor, 0))
+    inside = dict.fromkeys(tensor for op in made for tensor in op.inputs)
+    ends = [error for tensor, error in errors.items() if tensor not in inside]
+    found = [int(np.max(error)) for error in ends if not isinstance(error, Unbounded)]
+    return max(found, default=0) / (1 << UNIT_BITS) if len(found) == len(ends) else None
 
 
 def _boundary(plan: Plan) -> list[BoundaryChange]:

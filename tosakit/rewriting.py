@@ -138,6 +138,7 @@ def run(
         total.boundary.extend(part.boundary)
         total.state.extend(part.state)
         total.renamed.extend(part.renamed)
+        total.real.extend(part.real)
         if check != "none":
             last = _record(done, last, part)
         total.stopped = total.stopped or part.stopped
@@ -191,7 +192,7 @@ def settle(
     if seed < 0:
         raise InvalidArgument(f"seed {seed} is negative; give a number, 0 or more")
     _refuse_illegal(done)
-    done.bounds = output_bounds(done.program, done.result.events, done.result.state)
+    done.bounds = output_bounds(done.program, done.result.events, done.result.state, done.result.real)
     if check == "none":
         return
     show = progress or (lambda description: None)

@@ -2,36 +2,33 @@
 
 The old graph is cut at its int8 tensors. Each piece that ends in one is run on int8 values, the new piece on the same
 values as int16. Where the piece ends in a RESCALE, the old one is run up to the int32 value ``a`` it reads, and the new
-result must be within half an LSB of ``128 * a * m / 2^s``, saturated as int8 was, behind a 31-bit multiplier, within
-``0.5 + |value| * 2^-15`` behind a 15-bit one. All other operators must be exact, but for smoothed tables (the same
-int8) and pooled averages (both sides rounded).
-
-RESCALEs in the middle of a piece round too, each by at most half a unit of its result. :func:`_deviation` propagates
-these halves to the end of the piece, on each side; the sum is allowed on top. It is derived from the operators of the
-piece, not measured.
+result must be near ``128 * a * m / 2^s``, saturated as int8 was: as near as the roundings of both sides allow, by
+channel (:mod:`tosakit.numerics.real_deviation`). All other operators must be exact, but for smoothed tables (the same
+int8) and pooled averages (both sides rounded). What is allowed is derived from the operators of the piece, so their
+multipliers are looked at first: each must be the scale that it stands for, to 15 or 31 bits.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rewrites._widen.families import AVERAGE_POOLS, COMPARISONS, CONVOLUTIONS, FACTOR, MATMULS, scalar
+from rewrites._widen.families import AVERAGE_POOLS, FACTOR, scalar
 from rewrites._widen.rescale import old_scales, saturation
-from rewrites._widen.writer import BlockWriter, Native
+from rewrites._widen.writer import BlockWriter, Native, meaning_of
 from tosakit.engine.rule import LocalCheck, describe
 from tosakit.errors import InvalidArgument, InvalidModel
 from tosakit.io.writer import dumps
 from tosakit.ir import ops
-from tosakit.ir.enums import DType, RoundingMode
+from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Op, OpRecord, Tensor
 from tosakit.ir.program import Program, Region, Version
 from tosakit.ir.types import INTEGER_RANGES, Array
+from tosakit.numerics.deviation import Error, Unbounded, detached
 from tosakit.numerics.intervals import Intervals
+from tosakit.numerics.real_deviation import UNIT_BITS, Meaning, RealArithmetic
 from tosakit.oracle.contracts import extract
 from tosakit.oracle.inputs import InputSpec, input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, Status
@@ -72,12 +69,13 @@ class Piece:
 def local_contract(writers: Sequence[BlockWriter]) -> LocalCheck:
     """The check for a program widened by these writers; it keeps the operators as they are now."""
     pieces = [piece for writer in writers for piece in _pieces(writer)]
+    meaning = meaning_of(writers)
 
     def check(_before: Program, _after: Program) -> list[str]:
         model = ReferenceModel()
-        breaches: list[str] = []
+        breaches = [f"{describe(piece.op)}: {wrong}" for piece in pieces if (wrong := _wrong_scale(piece, meaning))]
         for first in range(0, len(pieces), _BATCH):
-            breaches.extend(_check(pieces[first : first + _BATCH], model))
+            breaches.extend(_check(pieces[first : first + _BATCH], model, meaning))
         return breaches
 
     return check
@@ -159,7 +157,7 @@ def _cut(piece: Piece) -> _Cut | None:
     return _Cut(piece, old, old_inputs, new, new_inputs, [dict(zip(drawn, v, strict=True)) for v in vectors])
 
 
-def _check(pieces: Sequence[Piece], model: ReferenceModel) -> list[str]:
+def _check(pieces: Sequence[Piece], model: ReferenceModel, meaning: Meaning) -> list[str]:
     """One sentence for each piece that breaks the contract.
 
     All pieces run as one program; where that is not valid (one piece may be unpredictable for values that the whole
@@ -182,7 +180,7 @@ def _check(pieces: Sequence[Piece], model: ReferenceModel) -> list[str]:
             if isinstance(old, str):
                 continue  # the old operators are not valid for these values, so nothing is promised
             breach = f"not valid where the int8 operators are: {new}" if isinstance(new, str) else None
-            breach = breach or _compare(cut.piece, old, np.asarray(new))
+            breach = breach or _compare(cut.piece, old, np.asarray(new), meaning)
             if breach:
                 breaches.append(f"{describe(cut.piece.op)}: {breach}")
                 break
@@ -247,7 +245,7 @@ def _value(cut: _Cut, tensor: Tensor, vector: Mapping[Tensor, Array]) -> Array:
     return np.asarray((vector[old].astype(np.int64) - zero_point) * FACTOR, np.int16)
 
 
-def _compare(piece: Piece, before: Array, after: Array) -> str | None:
+def _compare(piece: Piece, before: Array, after: Array, meaning: Meaning) -> str | None:
     op, zero_point = piece.op, piece.native.zero_point
     gain = 1 if zero_point is None else FACTOR
     offset = zero_point or 0  # of a result that stays int8, the zero point is part of the value
@@ -257,10 +255,7 @@ def _compare(piece: Piece, before: Array, after: Array) -> str | None:
         scales = np.array([float(scale) for scale in old_scales(op)])
         scaled = (before.astype(np.float64) - scalar(op.inputs[3])) * scales * gain
         real = scaled + gain * (scalar(op.inputs[4]) - offset)
-        allowance = _allowance(piece, np.asarray(scales * gain, np.float64))
-        allowed: npt.NDArray[np.float64] = 0.5 + allowance + _FLOAT_SLACK
-        if not _last_rescale(piece).attrs.scale32:  # type: ignore[attr-defined]
-            allowed = allowed + np.abs(scaled) * 2.0**-15
+        allowed = _allowance(piece, np.asarray(scales * gain, np.float64), meaning) + _FLOAT_SLACK
     else:
         real = (before.astype(np.float64) - offset) * gain
         allowed = np.array(_exactness(op, piece.smooth), np.float64)
@@ -280,139 +275,40 @@ def _exactness(op: AnyOp, smooth: bool) -> int:
     return _AVERAGE_LSB if isinstance(op.attrs, AVERAGE_POOLS) else 0
 
 
-def _last_rescale(piece: Piece) -> OpRecord:
-    """The RESCALE that rounds to the activation: the new piece's last one."""
-    return next(record for record in reversed(piece.new) if isinstance(record.attrs, ops.Rescale))
-
-
-# ---------------------------------------------------------------- rounding in the middle of a piece
-class Deviation(NamedTuple):
-    """How far a value may be from its real meaning, in its own units, and an integer that divides it on the grid.
-
-    A divisor of 0 belongs to a value that is always 0.
-    """
-
-    error: Fraction
-    divisor: int
-
-
-EXACT = Deviation(Fraction(0), 1)
-
-
-def _allowance(piece: Piece, scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Rounding inside the piece on both sides, at its end, per channel."""
+# ---------------------------------------------------------------- distances from real arithmetic
+def _allowance(piece: Piece, scales: npt.NDArray[np.float64], meaning: Meaning) -> npt.NDArray[np.float64]:
+    """How far both sides can be from what they mean in real arithmetic, at the end of the piece, by channel."""
     old_ranges = {t: INTEGER_RANGES[t.dtype] for t in piece.inputs if t.dtype in INTEGER_RANGES}
-    old_error = _deviation(piece.old, piece.old_target, dict.fromkeys(old_ranges, 1), Intervals(old_ranges)).error
-    last = _last_rescale(piece)
-    grid, ranges = {}, {}
+    old = _distance(piece.old, piece.old_target, RealArithmetic(Intervals(old_ranges), Meaning()))
+    ranges = {}
     for native in piece.inputs.values():
         if native.zero_point is not None:
-            grid[native.tensor] = FACTOR
             ranges[native.tensor] = saturation(native.zero_point, clamp_all=True)
         elif native.tensor.dtype in INTEGER_RANGES:
             ranges[native.tensor] = INTEGER_RANGES[native.tensor.dtype]
-    new_error = _deviation(piece.new, last.inputs[0], grid, Intervals(ranges)).error
-    new_scales = [float(Fraction(m, 1 << s)) for m, s in zip(*_pairs(last), strict=True)]
-    old_part = np.asarray(scales) * _up(old_error)
-    new_part = np.asarray(new_scales) * _up(new_error)
-    return np.asarray(old_part + new_part, np.float64)
+    new = _distance(piece.new, piece.native.tensor, RealArithmetic(Intervals(ranges), meaning))
+    return np.asarray(scales * old + new, np.float64)
 
 
-def _up(value: Fraction) -> float:
-    return math.nextafter(float(value), math.inf) if value else 0.0
+def _wrong_scale(piece: Piece, meaning: Meaning) -> str | None:
+    """What is wrong with a multiplier and shift of the new piece; None where all are as near as they can be."""
+    for record in piece.new:
+        meant = meaning.scales.get(record.outputs[0], ())
+        if not isinstance(record.attrs, ops.Rescale):
+            continue
+        for multiplier, shift, scale in zip(*(t.values().reshape(-1) for t in record.inputs[1:3]), meant, strict=False):
+            own = Fraction(int(multiplier), 1 << int(shift))
+            if abs(own - scale) > max(scale / (1 << (31 if record.attrs.scale32 else 15)), Fraction(1, 1 << 63)):
+                return f"a scale of {float(own):g} where {float(scale):g} is meant"
+    return None
 
 
-def _pairs(rescale: OpRecord) -> tuple[list[int], list[int]]:
-    return (
-        rescale.inputs[1].values().reshape(-1).tolist(),
-        rescale.inputs[2].values().reshape(-1).tolist(),
-    )
-
-
-def _deviation(
-    records: Sequence[OpRecord], target: Tensor, grid: Mapping[Tensor, int], intervals: Intervals
-) -> Deviation:
-    """Bound the rounding that RESCALEs of a piece put into ``target``; ``grid`` are divisors of the piece's inputs.
-
-    A RESCALE multiplies what came in by its scale and adds half a unit, unless all results are integers anyway. Sums
-    add up, products use the magnitudes that interval analysis proves, everything else passes the worst operand on.
-    """
-    known: dict[Tensor, Deviation] = {}
-
-    def of(tensor: Tensor) -> Deviation:
-        return known.get(tensor, Deviation(Fraction(0), grid.get(tensor, 1)))
-
+def _distance(records: Sequence[OpRecord], target: Tensor, real: RealArithmetic) -> npt.NDArray[np.float64]:
+    """How far the target of these operators can be from real arithmetic, in LSB; infinite where nothing is known."""
+    errors: dict[Tensor, Error] = {}
     for record in records:
-        for result in record.outputs:
-            known[result] = _one(record, of, intervals)
-    return of(target)
-
-
-def _one(record: OpRecord, of: Callable[[Tensor], Deviation], intervals: Intervals) -> Deviation:
-    attrs, inputs = record.attrs, record.inputs
-    if isinstance(attrs, ops.Const):
-        return _of_constant(record.outputs[0])
-    parts = [of(t) for t in inputs]
-    worst = max((p.error for p in parts), default=Fraction(0))
-    if isinstance(attrs, ops.Rescale):
-        return _of_rescale(record, parts[0], intervals)
-    if isinstance(attrs, ops.Add | ops.Sub):
-        return Deviation(parts[0].error + parts[1].error, math.gcd(parts[0].divisor, parts[1].divisor))
-    if isinstance(attrs, ops.ReduceSum):
-        return Deviation(parts[0].error * max(inputs[0].shape[attrs.axis], 1), parts[0].divisor)
-    if isinstance(attrs, ops.Mul):
-        a, b = (intervals.of(t).magnitude for t in inputs[:2])
-        error = a * parts[1].error + b * parts[0].error + parts[0].error * parts[1].error
-        shift = scalar(inputs[2]) if len(inputs) > 2 else 0
-        divisor, rest = divmod(parts[0].divisor * parts[1].divisor, 1 << shift)
-        return Deviation(error / (1 << shift) + (Fraction(1, 2) if rest else 0), 1 if rest else divisor)
-    if isinstance(attrs, CONVOLUTIONS):
-        return Deviation(worst, math.gcd(parts[0].divisor, parts[2].divisor))
-    if isinstance(attrs, MATMULS):
-        return Deviation(worst, parts[0].divisor * parts[1].divisor)
-    if isinstance(attrs, COMPARISONS) and worst:
-        return Deviation(_ANYTHING, 1)  # a comparison of rounded values may turn out either way
-    if isinstance(attrs, ops.Resize | ops.Maximum | ops.Minimum | ops.Abs | ops.Negate | ops.Concat):
-        return Deviation(worst, math.gcd(*(p.divisor for p in parts[:2])))
-    return Deviation(worst, parts[0].divisor if isinstance(attrs, _ONE_OPERAND) else 1)
-
-
-_ANYTHING = Fraction(1 << 32)
-_ONE_OPERAND = (
-    ops.Identity,
-    ops.Reshape,
-    ops.Transpose,
-    ops.Slice,
-    ops.Tile,
-    ops.Reverse,
-    ops.ReduceMax,
-    ops.ReduceMin,
-)
-
-
-def _of_constant(tensor: Tensor) -> Deviation:
-    if tensor.dtype not in INTEGER_RANGES:
-        return EXACT
-    values = np.abs(tensor.values().astype(np.int64)).reshape(-1)
-    return Deviation(Fraction(0), int(np.gcd.reduce(values)) if values.size else 1)
-
-
-def _of_rescale(record: OpRecord, operand: Deviation, intervals: Intervals) -> Deviation:
-    attrs = record.attrs
-    assert isinstance(attrs, ops.Rescale)
-    error, divisor = Fraction(0), 0
-    step = math.gcd(operand.divisor, scalar(record.inputs[3]))
-    for multiplier, shift in zip(*_pairs(record), strict=True):
-        scale = Fraction(multiplier, 1 << shift)
-        exact = step * multiplier % (1 << shift) == 0
-        channel = operand.error * scale
-        if not exact:
-            channel += Fraction(1, 2)
-            if attrs.rounding_mode == RoundingMode.DOUBLE_ROUND and shift > 31:
-                channel += Fraction(1 << 30, 1 << shift)
-        if not attrs.scale32 and multiplier & (multiplier - 1):
-            # a 15-bit multiplier stands for a finer one, of which it is off by 2^-15 at most
-            channel += intervals.of(record.inputs[0]).magnitude * scale / (1 << 15)
-        error = max(error, channel)
-        divisor = math.gcd(divisor, step * multiplier >> shift if exact else 1)
-    return Deviation(error, divisor)
+        if record.inputs and record.outputs[0].dtype != DType.SHAPE:
+            op = detached(record.attrs, record.inputs, record.outputs)
+            errors[op.output] = real.deviation(op, lambda tensor: errors.get(tensor, 0))
+    found = errors.get(target, 0)
+    return np.asarray(np.inf if isinstance(found, Unbounded) else np.asarray(found) / (1 << UNIT_BITS), np.float64)

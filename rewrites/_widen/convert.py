@@ -135,10 +135,13 @@ def _table(writer: BlockWriter, op: AnyOp) -> None:
         return
     zero_points = writer.plan.zero_points
     zp_in, zp_out = zero_points[op.inputs[0]], zero_points[op.output]
-    entries = widen_table(op.inputs[1].values(), zp_in, zp_out, smooth=writer.settings.smooth)
+    exact = widen_table(op.inputs[1].values(), zp_in, zp_out, smooth=False)
+    entries = widen_table(op.inputs[1].values(), zp_in, zp_out, smooth=True) if writer.settings.smooth else exact
     table = writer.const(entries, DType.INT16, f"{op.output.name}_table")
     operands = (writer.int16(op.inputs[0], zp_in), table)
     fine = writer.emit(ops.Table(), operands, DType.INT32, op.output, suffix="_fine")
+    if writer.settings.smooth:
+        writer.off[fine] = FACTOR * int(np.abs(entries - exact).max())
     new = writer.rescale(fine, DType.INT16, 1 << 30, 30 + FACTOR_BITS, op.output, op.output.name, scale32=True)
     writer.set_int16(op.output, new, zp_out)
 

@@ -151,7 +151,7 @@ def _to_int32(writer: BlockWriter, op: AnyOp, scales: list[Fraction]) -> None:
             writer.note(f"exponent {at}")
         return writer.rescale(
             operand.tensor, DType.INT32, multiplier, shift, op.output, writer.own_name(op.output),
-            scale32=width == 32, input_zp=operand.zero_point, output_zp=0, per_channel=per_channel,
+            scale32=width == 32, input_zp=operand.zero_point, output_zp=0, per_channel=per_channel, scales=new_scales,
             suffix=f"_times2e{at}".replace("-", "m"),
         )  # fmt: skip
 
@@ -221,7 +221,7 @@ def narrow(
     per_channel = op.attrs.per_channel  # type: ignore[attr-defined]
     new = writer.rescale(
         value, dtype, multiplier, shift, op.output, name,
-        scale32=scale32, input_zp=zero_point, output_zp=output_zp, per_channel=per_channel,
+        scale32=scale32, input_zp=zero_point, output_zp=output_zp, per_channel=per_channel, scales=new_scales,
     )  # fmt: skip
     if not is_activation:
         writer.set_plain(op.output, new)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from tosakit.ir.graph import AnyOp, Graph, Op, OpRecord, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import decode, encode
 from tosakit.numerics.intervals import Intervals
+from tosakit.numerics.real_deviation import Meaning
 
 NAME = "widen_int8_activations"
 
@@ -91,6 +93,10 @@ class BlockWriter:
         self.saturated_by_readers = saturated_by_readers(old, clamps_saturate=settings.clamp_all)
         self.proved: dict[Tensor, None] = {}
         """Old activations whose new value was proved to keep to the int8 range, so that it needs no CLAMP."""
+        self.scales: dict[Tensor, Sequence[Fraction]] = {}
+        """Exact scales of results of RESCALEs whose multiplier and shift approximate them."""
+        self.off: dict[Tensor, int] = {}
+        """How far results of TABLEs are from those of the exact entries, in LSB."""
         self._clamps: dict[AnyOp, Tensor] = {}
         self._op: AnyOp | None = None
         for tensor in old.tensors:
@@ -151,9 +157,13 @@ class BlockWriter:
         input_zp: int = 0,
         output_zp: int = 0,
         per_channel: bool = False,
+        scales: Sequence[Fraction] = (),
         suffix: str = "",
     ) -> Tensor:
-        """Add a RESCALE with constants of its own, of the dtypes that its data demands."""
+        """Add a RESCALE with constants of its own, of the dtypes that its data demands.
+
+        ``scales`` are the exact ones where multiplier and shift approximate them.
+        """
         hint = name or like.name + suffix
         operands = (
             x,
@@ -163,7 +173,10 @@ class BlockWriter:
             self.const([output_zp], dtype, f"{hint}_output_zp"),
         )
         attrs = ops.Rescale(scale32=scale32, rounding_mode=RoundingMode.SINGLE_ROUND, per_channel=per_channel)
-        return self.emit(attrs, operands, dtype, like, name, suffix=suffix)
+        result = self.emit(attrs, operands, dtype, like, name, suffix=suffix)
+        if scales:
+            self.scales[result] = scales
+        return result
 
     def clamp(
         self, x: Tensor, low: int, high: int, like: Tensor, name: str | None = None, *, suffix: str = ""
@@ -423,12 +436,11 @@ class BlockWriter:
         zero_points = self.plan.zero_points
         return zero_points[old] if self.old is self.plan.main else zero_points.at_border(old)
 
-    def drop_redundant_clamps(self) -> None:
+    def drop_redundant_clamps(self, intervals: Intervals) -> None:
         """Remove every CLAMP made for saturation whose operand is proved to stay inside. O(operators).
 
-        The last step: no form of a tensor may be asked for afterwards.
+        The last step: no form of a tensor may be asked for afterwards. ``intervals`` are those of the new program.
         """
-        intervals = Intervals()
         for clamp, old in self._clamps.items():
             low, high = (int(decode(bytes(end), DType.INT16, (1,))[0]) for end in _ends(clamp))
             value = clamp.inputs[0]
@@ -469,6 +481,14 @@ class BlockWriter:
             self.graph.swap_names(tensor, self.graph.tensor(name))
         else:
             self.graph.rename(tensor, name)
+
+
+def meaning_of(writers: Sequence[BlockWriter]) -> Meaning:
+    """What the new operators stand for that approximate something."""
+    return Meaning(
+        {tensor: scales for writer in writers for tensor, scales in writer.scales.items()},
+        {tensor: off for writer in writers for tensor, off in writer.off.items()},
+    )
 
 
 def _ends(clamp: AnyOp) -> tuple[bytes, bytes]:

@@ -15,6 +15,7 @@ from tosakit.cli import exit_code_of
 from tosakit.cli.compare import equivalence_json, finite
 from tosakit.cli.vela import vela_json
 from tosakit.cli.vela_comparison import Comparison, comparison_json
+from tosakit.engine.bounds import OutputBound
 from tosakit.engine.contract import ChangesPrecision, Contract, Exact, WithinLsb
 from tosakit.errors import InvalidArgument
 from tosakit.rewriting import Rewriting
@@ -95,10 +96,20 @@ def build_report(story: Story) -> dict[str, Any]:
         "renamed_outputs": [{"name": r.name, "new_name": r.new_name} for r in done.result.renamed] if done else [],
         "state": [state_json(link) for link in done.result.state] if done else [],
         "diagnostics": [str(diagnostic) for diagnostic in done.diagnostics] if done else [],
-        "bounds": [{"output": b.name, "lsb": b.lsb, "because": b.because} for b in (done.bounds if done else [])],
+        "bounds": [_bound(bound) for bound in (done.bounds if done else [])],
         "check": _check(done) if done else None,
         "vela": vela_json(story.vela) if story.vela is not None else None,
         "vela_comparison": comparison_json(story.comparison) if story.comparison is not None else None,
+    }
+
+
+def _bound(bound: OutputBound) -> dict[str, Any]:
+    return {
+        "output": bound.name,
+        "lsb": bound.lsb,
+        "because": bound.because,
+        "real_lsb": bound.real,
+        "real_because": bound.real_because,
     }
 
 
@@ -126,8 +137,8 @@ def contract_json(contract: Contract) -> dict[str, Any]:
         return {"kind": "exact", "lsb": 0, "because": ""}
     if isinstance(contract, WithinLsb):
         return {"kind": "within_lsb", "lsb": finite(contract.lsb), "because": contract.because}
-    because = contract.because if isinstance(contract, ChangesPrecision) else ""
-    return {"kind": "changes_precision", "lsb": None, "because": because}
+    lsb, because = (contract.lsb, contract.because) if isinstance(contract, ChangesPrecision) else (None, "")
+    return {"kind": "changes_precision", "lsb": lsb, "because": because}
 
 
 def _check(done: Rewriting) -> dict[str, Any] | None:

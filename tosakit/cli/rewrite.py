@@ -18,7 +18,7 @@ from tosakit.cli.trace import TraceFile
 from tosakit.cli.vela import compile_quietly, compile_with, print_vela
 from tosakit.cli.vela_comparison import compare, print_comparison
 from tosakit.engine.bounds import OutputBound
-from tosakit.engine.contract import Contract, Exact, WithinLsb
+from tosakit.engine.contract import ChangesPrecision, Contract, Exact, WithinLsb
 from tosakit.engine.rule import Step
 from tosakit.errors import InvalidArgument, TosakitError
 from tosakit.io.qparams import apply_qparams, load_qparams, save_qparams, sidecar_path
@@ -239,10 +239,11 @@ def _annotate(program: Program, options: argparse.Namespace, source: Path | byte
 def _weakest(contracts: list[Contract]) -> str:
     """The contract that promises least, with the word that others promise more."""
 
-    def looseness(contract: Contract) -> float:
-        if isinstance(contract, WithinLsb):
-            return contract.lsb
-        return -1.0 if isinstance(contract, Exact) else math.inf
+    def looseness(contract: Contract) -> tuple[bool, float]:
+        if isinstance(contract, Exact):
+            return False, -1.0
+        lsb = contract.lsb if isinstance(contract, WithinLsb | ChangesPrecision) else None
+        return not isinstance(contract, WithinLsb), math.inf if lsb is None else lsb
 
     weakest = max(contracts, key=looseness)
     better = any(looseness(contract) < looseness(weakest) for contract in contracts)
@@ -263,9 +264,11 @@ def _print(done: Rewriting) -> None:
 
 
 def _bound(bound: OutputBound | None) -> str:
-    if bound is None or bound.lsb is None:
-        return f"none: {bound.because}" if bound is not None else ""
-    return str(bound.lsb)
+    if bound is None or bound.lsb is not None:
+        return "" if bound is None else str(bound.lsb)
+    if bound.real is not None:
+        return f"{bound.real:.4g} from real arithmetic"
+    return f"none: {bound.real_because or bound.because}"
 
 
 def last_line(story: Story, options: argparse.Namespace) -> str:

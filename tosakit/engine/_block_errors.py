@@ -1,7 +1,7 @@
 """Errors of the tensors of one block, worked out on demand; see :mod:`tosakit.engine.bounds`."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,8 +15,10 @@ from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics._interval import add, clip, greater
-from tosakit.numerics.deviation import Error, Unbounded, detached, deviation
+from tosakit.numerics.deviation import Error, Errors, Unbounded, detached, deviation
 from tosakit.numerics.intervals import Interval, Intervals
+
+Through = Callable[[AnyOp, Errors], Error]
 
 _FLOW = (ops.CondIf, ops.WhileLoop)
 
@@ -71,11 +73,15 @@ class Change:
 
 @dataclass
 class Changes:
-    """What a run of rewrites did to a program, by tensor. ``intervals`` are those of the program as it is now."""
+    """What a run of rewrites did to a program, by tensor. ``intervals`` are those of the program as it is now.
+
+    ``through`` says what an operator makes of the errors of its operands; without it, what two executions make of it.
+    """
 
     program: Program
     events: Sequence[Event]
     intervals: Intervals
+    through: Through | None = None
     of: dict[Tensor, list[Change]] = field(default_factory=dict)
     records: dict[Tensor, OpRecord] = field(default_factory=dict)
     constants: dict[Tensor, Tensor] = field(default_factory=dict)
@@ -90,6 +96,10 @@ class Changes:
             for old, new in event.values.items():
                 if old is not new:
                     self.of.setdefault(new, []).append(Change(number, event, old))
+
+    def made_of(self, op: AnyOp, errors: Errors) -> Error:
+        """What an operator makes of the errors of its operands."""
+        return deviation(op, errors, self.intervals) if self.through is None else self.through(op, errors)
 
     def lost(self) -> Unbounded | None:
         """Transforms do not say what became of a value; one that a rewrite made must still be there behind them."""
@@ -211,7 +221,7 @@ class BlockErrors:
             return Off(Unbounded(f"errors are not carried through {op.attrs.NAME}"), last)
         if tensor is not op.outputs[0]:
             return Off(Unbounded(f"{op.attrs.NAME} has several results") if is_off else 0, last)
-        return Off(deviation(op, lambda operand: self.known[operand].error, self.changes.intervals), last)
+        return Off(self.changes.made_of(op, lambda operand: self.known[operand].error), last)
 
     def _replacing(self, change: Change, carried: Off) -> Error:
         """The error of a new value: from the old one, or where that has no arithmetic, through the new operators."""

@@ -38,9 +38,15 @@ class WithinLsb(Contract):
 
 @dataclass(frozen=True, slots=True)
 class ChangesPrecision(Contract):
-    """Values keep their real meaning but change dtype or scale; checked by the transform's own local contract."""
+    """Values keep their real meaning but change dtype or scale; checked by the transform's own local contract.
+
+    ``lsb``, where it is known, is the largest distance of a new value, in units of its own last place, from what the
+    replaced operators give in exact real arithmetic on the same operands.
+    """
 
     because: str
+    lsb: float | None = None
 
     def __str__(self) -> str:
-        return f"changes precision ({self.because})"
+        bound = "" if self.lsb is None else f", within {self.lsb:.4g} LSB of real arithmetic"
+        return f"changes precision ({self.because}{bound})"

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from tosakit._gc import collector_paused
+from tosakit.engine.bounds import RealBounds, real_bounds
 from tosakit.engine.contract import PER_MATCH, Exact, WithinLsb
 from tosakit.engine.pattern import match_at
 from tosakit.engine.rule import (
@@ -52,6 +53,8 @@ class RewriteResult:
     """Variables of the program that became inputs and outputs."""
     renamed: list[RenamedOutput] = field(default_factory=list)
     """Outputs of the program that have another name."""
+    real: list[RealBounds] = field(default_factory=list)
+    """Distances of the program's outputs from real arithmetic, right behind each change of precision."""
     local_checks: list[tuple[str, Program, LocalCheck]] = field(default_factory=list)
     """Local contracts of transforms: name, the program before it ran, and the check (only ``for_check``)."""
 
@@ -136,6 +139,8 @@ def _run_transform(
     if outcome.local_check is not None and for_check:
         result.local_checks.append((step.name, before, outcome.local_check))
     result.events.extend(outcome.events)
+    if outcome.meaning is not None and outcome.events:
+        result.real.append(real_bounds(program, outcome.meaning, outcome.events[-1]))
     result.refusals.extend(outcome.refusals)
     for event in outcome.events:
         if trace is not None:
