@@ -28,6 +28,7 @@ from rewrites.resize_nearest_as_movement import RULE as RESIZE_NEAREST_AS_MOVEME
 from rewrites.reverse_last_axis import RULE as REVERSE_LAST_AXIS
 from rewrites.scatter_as_matmul import RULE as SCATTER_AS_MATMUL
 from rewrites.shift_by_rounding_shift import RULE as SHIFT_BY_ROUNDING_SHIFT
+from rewrites.shorten_long_strides import RULE as SHORTEN_LONG_STRIDES
 from rewrites.single_rescale_per_accumulator import RULE as SINGLE_RESCALE_PER_ACCUMULATOR
 from rewrites.split_int48_bias import RULE as SPLIT_INT48_BIAS
 from rewrites.transpose_conv2d_as_conv2d import RULE as TRANSPOSE_CONV2D_AS_CONV2D
@@ -46,6 +47,7 @@ RULES: tuple[Step, ...] = (
     SINGLE_RESCALE_PER_ACCUMULATOR,
     TRANSPOSE_CONV2D_AS_CONV2D,
     CONV3D_AS_CONV2D,
+    SHORTEN_LONG_STRIDES,
     INT16_MATMUL_AS_INT8,
     RESIZE_BILINEAR_AS_CONV2D,
     RESIZE_NEAREST_AS_MOVEMENT,
@@ -95,6 +97,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         INTDIV_AS_ARITHMETIC,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
+        SHORTEN_LONG_STRIDES,
         INT16_MATMUL_AS_INT8,
         RESIZE_BILINEAR_AS_CONV2D,
         RESIZE_NEAREST_AS_MOVEMENT,

@@ -26,6 +26,7 @@ INDICES_RULE = ("constant_indices_as_movement",)
 REVERSE_RULE = ("reverse_last_axis",)
 POOL_RULE = ("avg_pool2d_as_depthwise",)
 SHIFT_RULE = ("shift_by_rounding_shift",)
+STRIDE_RULE = ("shorten_long_strides",)
 SUBPIXEL_RULE = ("transpose_conv2d_as_conv2d",)
 
 INTEGERS = (DType.INT8, DType.INT16, DType.INT32)
@@ -168,7 +169,9 @@ LIMITS: tuple[Entry, ...] = (
     ),
     _refused(SMALL, "CONV3D", "depth in the kernel (INT16: in stride or padding)", values.conv3d_depth, CONV3D_RULE),
     _refused(SMALL, "AVG_POOL2D", "padding around a kernel beyond 8", values.padded_pool, POOL_RULE),
-    _refused(SMALL, "CONV2D DEPTHWISE_CONV2D", "strides above 3 with dilation or padding", values.long_stride),
+    _refused(
+        SMALL, "CONV2D DEPTHWISE_CONV2D", "long strides with dilation or padding", values.long_stride, STRIDE_RULE
+    ),
     _refused(SMALL, "TRANSPOSE_CONV2D", "strides other than [1, 1] and [2, 2]", values.transpose_stride, SUBPIXEL_RULE),
     _refused(SMALL, "REVERSE", "the last axis without a batch", values.reversed_channels, REVERSE_RULE),
     _refused(SMALL, "TRANSPOSE", "an axis above 65536, INT32 swaps of more than 16384 channels", values.transpose),
