@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 import rewrites
+from tests.support.strides import cases, convolution
 from tosakit.engine.driver import run_steps
 from tosakit.engine.rule import Step
 from tosakit.ir import ops
@@ -44,6 +45,7 @@ PROGRAMS: dict[str, st.SearchStrategy[Program]] = {
         strategies.programs(most=4), strategies.programs(most=4).map(changed(narrow_operands))
     ),
     "legalize_int48_rescale": CONVOLUTIONS.map(changed(wide_multipliers)),
+    "shorten_long_strides": cases().map(convolution),
     "variables_as_inputs": st.one_of(STATE, strategies.programs(most=4)),
 }
 """Programs for rules that repair illegal ones, and where seeds alone say too little."""
