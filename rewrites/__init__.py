@@ -75,11 +75,13 @@ RULES: tuple[Step, ...] = (
     REMOVE_DEAD_CODE,
 )
 
-CLEAN_UP: tuple[Step, ...] = (REMOVE_IDENTITY_RESCALE, DEDUPLICATE_CONSTANTS, REMOVE_DEAD_CODE)
+CLEAN_UP: tuple[Step, ...] = (REMOVE_IDENTITY_RESCALE, REMOVE_DEAD_CODE, DEDUPLICATE_CONSTANTS)
+"""What nothing needs goes before constants are merged, since its readers count there."""
 
 PIPELINES: Mapping[str, tuple[Step, ...]] = {
-    "int16": (WIDEN_INT8_ACTIVATIONS, INSERT_INT16_RESCALE, LEGALIZE_INT48_RESCALE, *CLEAN_UP),
+    "int16": (REMOVE_DEAD_CODE, WIDEN_INT8_ACTIVATIONS, INSERT_INT16_RESCALE, LEGALIZE_INT48_RESCALE, *CLEAN_UP),
     "ethos-u": (
+        REMOVE_DEAD_CODE,
         BOOL_INTERFACE_AS_INT8,
         VARIABLES_AS_INPUTS,
         IDENTITY_FOR_PASSED_OUTPUTS,
@@ -110,3 +112,4 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         *CLEAN_UP,
     ),
 }
+"""They begin without dead code: an operator that nothing needs would keep others from what they could be."""

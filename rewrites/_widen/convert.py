@@ -21,6 +21,7 @@ from rewrites._widen.families import (
     data_slots,
     scalar,
 )
+from rewrites._widen.islands import open_parameter
 from rewrites._widen.plan import Form, operand_form, region_names, region_operands
 from rewrites._widen.rescale import convert_rescale, saturation
 from rewrites._widen.tables import widen_table
@@ -46,7 +47,7 @@ def convert(writer: BlockWriter, op: AnyOp) -> None:
         return
     previous = writer.at(op)
     converter = CONVERTERS.get(type(op.attrs))
-    if converter is not None:
+    if converter is not None and open_parameter(op) is None:
         converter(writer, op)
     else:
         _keep(writer, op)

@@ -45,11 +45,8 @@ def reason_to_stay(op: AnyOp) -> str | None:
         return "VARIABLE state has no int16 form in TOSA 1.0"
     if isinstance(attrs, ops.Custom):
         return f'nothing is known about CUSTOM operator "{attrs.operator_name}"'
-    for kinds, slots in _PARAMETERS:
-        if isinstance(attrs, kinds):
-            reason = _not_constant(op, slots)
-            if reason is not None:
-                return reason
+    if (reason := open_parameter(op)) is not None:
+        return reason
     if isinstance(attrs, ops.Rescale):
         if attrs.input_unsigned or attrs.output_unsigned:
             return "it reads or writes unsigned values"
@@ -65,6 +62,14 @@ def reason_to_stay(op: AnyOp) -> str | None:
     if isinstance(attrs, has_form) or is_order_op(op):
         return None
     return f"TOSA has no {op.name} on int16 that means the same"
+
+
+def open_parameter(op: AnyOp) -> str | None:
+    """Why an operator cannot be given other parameters: one is missing, or no constant; else None."""
+    for kinds, slots in _PARAMETERS:
+        if isinstance(op.attrs, kinds) and (reason := _not_constant(op, slots)) is not None:
+            return reason
+    return None
 
 
 def _not_constant(op: AnyOp, slots: tuple[int, ...]) -> str | None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import rewrites
 from tests.support.build import Net
 from tests.support.steps import rule
 from tosakit.ir import ops
@@ -10,6 +11,7 @@ from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.program import Program
+from tosakit.ir.types import QuantParams
 from tosakit.testing import Setting, examine
 from tosakit.testing.properties import new_errors
 
@@ -68,3 +70,14 @@ def test_a_rule_that_raises_on_an_illegal_program_it_may_be_given_is_caught() ->
     trial = examine(shifted(70), [rule(ops.Rescale, fails)], Setting())
     assert trial.fault is not None
     assert (trial.fault.kind, "failed at RESCALE" in trial.fault.message) == ("raised", True)
+
+
+def test_quantisation_parameters_that_a_rule_does_not_take_are_no_fault_of_it() -> None:
+    net = Net()
+    x, y = net.input("x", DType.INT16, (2,)), net.input("y", DType.INT16, (2,))
+    total = net.add(x, y)
+    for tensor in (x, y, total):
+        net.graph.annotate(tensor, QuantParams((0.5,), 1))
+    trial = examine(net.program(total), [rewrites.INSERT_INT16_RESCALE], Setting())
+    assert trial.fault is None
+    assert "INT16 with zero point 1" in trial.unchecked

@@ -66,7 +66,8 @@ def examine(
     """Run ``steps`` on ``program`` and look for a fault; ``other`` is a step that may come before or after them.
 
     Without ``contracts`` nothing runs in the reference model, and only the kinds before "contract" are looked for.
-    A program that is not legal in a way that no rule repairs is not tried, which ``unchecked`` tells. Raises
+    A program that is not legal in a way that no rule repairs, or whose quantisation parameters a rule cannot take, is
+    not tried, which ``unchecked`` tells. Raises
     ToolMissing without the reference model.
     """
     original = dumps(program)
@@ -74,7 +75,7 @@ def examine(
         done = run(program, steps, options=setting.options, target=setting.target)
     except RuleBug as error:
         return Trial({}, (), Fault("raised", str(error)))
-    except InvalidModel as error:
+    except (InvalidModel, InvalidArgument) as error:
         if isinstance(error.__cause__, RuleBug):  # a rule asked to repair a program refuses what it cannot
             return Trial({}, (), Fault("raised", str(error.__cause__)))
         return Trial({}, (), None, unchecked=str(error))

@@ -148,7 +148,7 @@ def narrow_operands(choices: Choices, program: Program) -> Program | None:
     for tensor in (*operands, made.output):
         scale = 2.0 ** -choices.integer(8, 13) * choices.pick([1.0, 1.3, 1.9])
         if choices.flag(0.9):  # nothing is known of the others
-            graph.annotate(tensor, QuantParams((scale,), choices.pick([0] * 15 + [1])))
+            graph.annotate(tensor, QuantParams((scale,)))
     return result
 
 

@@ -221,3 +221,17 @@ def test_operators_on_int16_are_left_as_they_are() -> None:
     made = widen(net.outputs(y, pooled, negated, product))
     assert [op.record.attrs for op in made.of("AVG_POOL2D")] == [attrs]
     assert made.same.max_difference <= 0.51
+
+
+@pytest.mark.parametrize("slot", [1, 2, 3, 4])
+def test_a_rescale_behind_an_accumulator_whose_numbers_are_no_constants_reads_the_old_values(slot: int) -> None:
+    net = Int8Net()
+    acc = net.conv2d_int8(net.int8(), np.full((3, 1, 1, 2), 5), [7, -3, 0])
+    scaled = net.requantize(acc, DType.INT32, (1 << 30, 33), "scaled")
+    opened = net.input("opened", scaled.producer.inputs[slot].dtype, (1,))  # type: ignore[union-attr]
+    net.graph.set_operand(scaled.producer, slot, opened)  # type: ignore[arg-type]
+    made = widen(net.outputs(scaled), runs=False)
+    assert any("computes on the int32 values as they were" in reason for reason in made.reasons)
+    assert [t.dtype for t in made.program.main.inputs] == [DType.INT16, opened.dtype]
+    [rescale] = [op for op in made.of("RESCALE") if not op.inputs[slot].is_constant]
+    assert (rescale.inputs[0].dtype, rescale.output.dtype) == (DType.INT32, DType.INT32)
