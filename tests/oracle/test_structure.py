@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.build import Net
+from tosakit.engine.rule import BoundaryChange
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Graph, Op, Tensor, TensorExtras
@@ -137,3 +138,24 @@ def test_blocks_of_other_regions_matter() -> None:
     second.regions.append(Region("branch", [difference(constant=6).main]))
     assert not same_computation(first, second)
     assert not same_computation(first, difference())
+
+
+def negated(dtype: DType, casts: int = 1) -> Program:
+    """NOT of an input and the input itself as outputs; INT8 behind and before CASTs where it is not BOOL."""
+    net = Net()
+    p = net.input("p", dtype, (2,))
+    if dtype == DType.BOOL:
+        return net.program(net.op(ops.LogicalNot(), (p,), dtype, (2,), "q"), p)
+    x = p
+    for count in range(2 * casts - 1):
+        x = net.op(ops.Cast(), (x,), (DType.BOOL, DType.INT8)[count % 2], (2,), f"cast{count}")
+    q = net.op(ops.LogicalNot(), (x,), DType.BOOL, (2,), "inner")
+    return net.program(net.op(ops.Cast(), (q,), dtype, (2,), "q"), p)
+
+
+def test_int8_may_stand_for_bool_at_the_border_only() -> None:
+    changes = [BoundaryChange(name, DType.BOOL, DType.INT8, 0, 1) for name in ("p", "q")]
+    assert same_computation(negated(DType.BOOL), negated(DType.INT8), changes)
+    assert not same_computation(negated(DType.BOOL), negated(DType.INT8))
+    assert not same_computation(negated(DType.BOOL), negated(DType.INT8), changes[:1])
+    assert not same_computation(negated(DType.BOOL), negated(DType.INT8, casts=2), changes)
