@@ -11,6 +11,7 @@ from rewrites.constant_indices_as_movement import RULE as CONSTANT_INDICES_AS_MO
 from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
 from rewrites.double_as_mul import RULE as DOUBLE_AS_MUL
+from rewrites.fold_constants import RULE as FOLD_CONSTANTS
 from rewrites.fuse_int48_bias import RULE as FUSE_INT48_BIAS
 from rewrites.gather_as_matmul import RULE as GATHER_AS_MATMUL
 from rewrites.identity_for_passed_outputs import TRANSFORM as IDENTITY_FOR_PASSED_OUTPUTS
@@ -70,6 +71,7 @@ RULES: tuple[Step, ...] = (
     KEEP_RESCALE_APART,
     OWN_RESCALE_PER_READER,
     DOUBLE_AS_MUL,
+    FOLD_CONSTANTS,
     REMOVE_IDENTITY_RESCALE,
     DEDUPLICATE_CONSTANTS,
     REMOVE_DEAD_CODE,
@@ -83,6 +85,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
     "ethos-u": (
         REMOVE_DEAD_CODE,
         BOOL_INTERFACE_AS_INT8,
+        FOLD_CONSTANTS,
         VARIABLES_AS_INPUTS,
         IDENTITY_FOR_PASSED_OUTPUTS,
         BOOL_AS_INT32,

@@ -152,8 +152,34 @@ def narrow_operands(choices: Choices, program: Program) -> Program | None:
     return result
 
 
+_OF_CONSTANTS = (
+    *(ops.Identity, ops.Reshape, ops.Transpose, ops.Reverse, ops.Concat, ops.Tile, ops.Slice, ops.Pad),
+    *(ops.Cast, ops.Rescale),
+)
+"""Operators whose values do not matter for the program to be legal."""
+
+
+def closed(choices: Choices, program: Program) -> Program | None:
+    """A constant for every input of the main block that operators read which take any value, and nothing else does."""
+    result = program.clone()
+    main = result.main
+    found = [
+        t
+        for t in dict.fromkeys(main.inputs)
+        if t.is_used and t not in main.outputs and all(isinstance(op.attrs, _OF_CONSTANTS) for op in t.users)
+    ]
+    for old in found:
+        data = encode(values.values(choices, old.dtype, old.shape), old.dtype)
+        const = main.add_op(Op(ops.Const(), (), (Tensor("closed", old.dtype, old.shape, data),)), like=main.ops[0])
+        main.replace_uses(old, const.output)
+    main.set_inputs([t for t in main.inputs if t not in found])
+    for old in found:
+        main.drop_tensor(old)
+    return result if found else None
+
+
 Special = Callable[[Choices, Program], Program | None]
 
-LEGAL: tuple[Special, ...] = (bool_inside, passed, opened)
+LEGAL: tuple[Special, ...] = (bool_inside, passed, opened, closed)
 REPAIRABLE: tuple[Special, ...] = (wide_multipliers, narrow_operands)
 """What they make is not legal, but there are rules that repair it."""
