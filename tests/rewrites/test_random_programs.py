@@ -1,6 +1,6 @@
 """Every shipped rule and transform keeps its promises on random programs, in front of and behind the clean-ups."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,9 @@ from tests.support.strides import cases, convolution
 from tosakit.engine.driver import run_steps
 from tosakit.engine.rule import Step
 from tosakit.ir import ops
+from tosakit.ir.build import Builder
+from tosakit.ir.enums import DType
+from tosakit.ir.graph import Tensor
 from tosakit.ir.program import Program
 from tosakit.testing import Seeded, assert_rule_holds, strategies
 from tosakit.testing.mutation import Mutation
@@ -36,7 +39,25 @@ def options(step: Step) -> Any:
     return type(chosen)(when="all") if hasattr(chosen, "when") else chosen
 
 
+def copied(program: Program, dtypes: Sequence[DType] = (DType.INT16, DType.INT48)) -> Program:
+    """The program with every INT32 input as the copy of one of another type, by turns."""
+    graph = program.main
+    wide = [t for t in graph.inputs if t.dtype == DType.INT32]
+    for place, old in enumerate(wide):
+        dtype = dtypes[place % len(dtypes)]
+        new = graph.add_tensor(Tensor(f"{old.name}_{dtype.name.lower()}", dtype, old.shape))
+        builder = Builder(old.name)
+        copy = builder.rescale(new, DType.INT32, 1 << 14, 14, scale32=False)
+        for op in builder.ops:
+            graph.add_op(op)
+        graph.replace_uses(old, copy)
+        graph.set_inputs([new if t is old else t for t in graph.inputs])
+        graph.drop_tensor(old)
+    return program
+
+
 CONVOLUTIONS = strategies.seeded(rewrites.SPLIT_INT48_BIAS, options=options(rewrites.SPLIT_INT48_BIAS))
+READERS = st.sampled_from([ops.ReduceSum, ops.Abs, ops.Clz, ops.Sub]).flatmap(strategies.operators)
 STATE = st.sampled_from([ops.VariableRead, ops.VariableWrite]).flatmap(strategies.operators)
 
 PROGRAMS: dict[str, st.SearchStrategy[Program]] = {
@@ -44,6 +65,11 @@ PROGRAMS: dict[str, st.SearchStrategy[Program]] = {
     "insert_int16_rescale": st.one_of(
         strategies.programs(most=4), strategies.programs(most=4).map(changed(narrow_operands))
     ),
+    "intdiv_as_arithmetic": st.one_of(
+        strategies.operators(ops.IntDiv).map(lambda program: copied(program, [DType.INT8])),
+        strategies.programs(most=4),
+    ),
+    "keep_rescale_apart": READERS.map(copied),
     "legalize_int48_rescale": CONVOLUTIONS.map(changed(wide_multipliers)),
     "shorten_long_strides": cases().map(convolution),
     "variables_as_inputs": st.one_of(STATE, strategies.programs(most=4)),
