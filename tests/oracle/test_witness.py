@@ -84,7 +84,7 @@ def test_other_operators_are_shown_unsafe(kind):
     assert found.witness.message
 
 
-def test_operators_of_regions_are_not_searched():
+def test_what_custom_operators_give_is_not_searched():
     net = Net()
     x = net.input("x", I32, (1,))
     variable = net.op(ops.Custom(), (x,), I32, (1,), "custom")

@@ -94,20 +94,22 @@ def ranges(
     """An interval for every tensor of integers or BOOL, and for every operator on them whether it is safe.
 
     ``inputs`` narrows inputs of the main block by name: smallest and largest value. Every predictable execution on
-    such inputs stays inside the intervals. With ``search`` an input is looked for that shows what is not proved, in the
-    main block, and run in the reference model, for at most ``timeout`` seconds each. Raises InvalidArgument for names
-    that are no inputs of the main block and for ranges outside their dtypes, InvalidModel for broken constants and
-    cycles, ToolMissing where the search needs the reference model and it is not installed.
+    such inputs stays inside the intervals. With ``search`` an input is looked for that shows what is not proved, and
+    run in the reference model, for at most ``timeout`` seconds each. Raises InvalidArgument for names that are no
+    inputs of the main block and for ranges outside their dtypes, InvalidModel for broken constants and cycles,
+    ToolMissing where the search needs the reference model and it is not installed.
     """
-    intervals = program_intervals(program, _by_tensor(program.main, inputs or {}))
+    given = _by_tensor(program.main, inputs or {})
+    intervals = program_intervals(program, given)
     tensors, operators = list[TensorRange](), list[OperatorRange]()
     for block in program.blocks:
         tensors.extend(_tensor_range(block, tensor, intervals.of(tensor)) for tensor in _computed(block))
         for index, op in enumerate(block.ops):
             if any(tensor.dtype in _ANALYSED for tensor in op.outputs) and op.inputs:
                 judged = _judged(block, index, op, intervals)
-                if search and judged.safety is not Safety.SAFE and block is program.main:
-                    judged = _shown(judged, find_witness(block, op, intervals, ReferenceModel(), timeout))
+                if search and judged.safety is not Safety.SAFE:
+                    found = find_witness(program, block, op, intervals, given, ReferenceModel(), timeout)
+                    judged = _shown(judged, found)
                 operators.append(judged)
     return Ranges(tuple(tensors), tuple(operators))
 

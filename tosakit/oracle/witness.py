@@ -1,9 +1,10 @@
 """Look for an input that makes an operator break a REQUIRE, and let the reference model confirm it.
 
-The operator and what is above it are cut out of the main block. Inputs are driven to the ends of their intervals
-(:mod:`tosakit.oracle.steering`), or drawn boundary-heavy. An input counts where the operands come out valid and the
-operator does not, or where the model lets a product or sum wrap around, which an exact sum of one element shows: the
-model of tosa-tools 2026.8 does so in MUL without a shift and in the sums of convolutions.
+The operator and what is above it are cut out of the main block; one that is inside or behind control flow is reached on
+each of a few ways through it (:mod:`tosakit.oracle.flatten`), whose conditions must come out so. Inputs are driven to
+the ends of their intervals (:mod:`tosakit.oracle.steering`), or drawn boundary-heavy. An input counts where the
+operands come out valid and the operator does not, or where the model lets a product or sum wrap around, which an exact
+sum of one element shows: the model of tosa-tools 2026.8 does so in MUL without a shift and in the sums of convolutions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +19,16 @@ from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES, Array, numpy_dtype
 from tosakit.numerics._interval import Interval
-from tosakit.numerics.intervals import Intervals
+from tosakit.numerics._interval_sums import CONVOLUTIONS
+from tosakit.numerics.intervals import Intervals, Range
+from tosakit.oracle._pulls import Direction
 from tosakit.oracle.contracts import extract
 from tosakit.oracle.equivalence import run_vectors
+from tosakit.oracle.flatten import Way, ways
 from tosakit.oracle.inputs import KINDS, InputSpec, input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, RunResult, Status
-from tosakit.oracle.steering import Direction, directions, pulled
+from tosakit.oracle.steering import directions, pulled
+from tosakit.spec.ranges import unproved
 
 _ON_OPERAND = (
     *(ops.Rescale, ops.Table, ops.Gather, ops.Scatter, ops.ArithmeticRightShift),
@@ -43,31 +48,50 @@ class Witness:
 
 
 def find_witness(
-    block: Graph, op: AnyOp, intervals: Intervals, model: ReferenceModel, timeout: float
+    program: Program,
+    block: Graph,
+    op: AnyOp,
+    intervals: Intervals,
+    inputs: Mapping[Tensor, Range],
+    model: ReferenceModel,
+    timeout: float,
 ) -> Witness | None:
-    """An input of the main block that breaks a REQUIRE of ``op``; None where none is found.
+    """An input of the main block that breaks a REQUIRE of ``op``, an operator of ``block``; None where none is found.
 
-    Raises ToolMissing without the reference model.
+    ``inputs`` narrows inputs of the main block, for which ``intervals`` hold. Raises ToolMissing without the reference
+    model.
     """
-    above = _above(block, op)
-    computed = [tensor for tensor in dict.fromkeys(op.inputs) if not tensor.is_constant]
+    if block is program.main:
+        above = _above(block, op.inputs)
+        if not any(other.is_stateful for other in (*above, op)):
+            return _on_way(Way(block, op, intervals, {}), model, timeout)
+    open_ways = (way for way in ways(program, op, inputs) if unproved(way.op, way.intervals))
+    found = (_on_way(way, model, timeout) for way in open_ways)
+    return next((witness for witness in found if witness is not None), None)
+
+
+def _on_way(way: Way, model: ReferenceModel, timeout: float) -> Witness | None:
+    """An input that takes this way and breaks a REQUIRE of the operator at its end."""
+    op, block = way.op, way.block
+    computed = [tensor for tensor in dict.fromkeys((*op.inputs, *way.conditions)) if not tensor.is_constant]
+    above = _above(block, computed)
     records = [other.record for other in above]
     try:
         before, starts = extract(records, computed)
         after, starts_after = extract([*records, op.record], op.outputs[:1])
-        candidates = list(_candidates(above, op, starts, intervals))
-    except TosakitError:  # control flow, state, dynamic shapes
+        candidates = list(_candidates(above, way, starts))
+    except TosakitError:  # CUSTOM, dynamic shapes
         return None
-    if any(t not in block.inputs for t in starts) or not starts:
+    if any(t not in block.inputs for t in (*starts, *starts_after)) or not starts:
         return None
-    cut = _Cut(op, computed, before, starts, after, starts_after)
-    return _confirmed(cut, candidates, block, model, timeout)
+    cut = _Cut(way, computed, before, starts, after, starts_after)
+    return _confirmed(cut, candidates, model, timeout)
 
 
-def _above(block: Graph, op: AnyOp) -> tuple[AnyOp, ...]:
-    """What computes the operands, in program order, constants left out."""
+def _above(block: Graph, tensors: Sequence[Tensor]) -> tuple[AnyOp, ...]:
+    """What computes these tensors, in program order, constants left out."""
     found: dict[AnyOp, None] = {}
-    todo = list(op.inputs)
+    todo = list(tensors)
     while todo:
         producer = todo.pop().producer
         if producer is not None and producer is not block.entry and producer not in found and producer.inputs:
@@ -78,9 +102,9 @@ def _above(block: Graph, op: AnyOp) -> tuple[AnyOp, ...]:
 
 @dataclass(frozen=True)
 class _Cut:
-    """The operands as a program, and the operator's result as one, with the tensors that became their inputs."""
+    """Operands and conditions as a program, the operator's result as one, and the tensors that became their inputs."""
 
-    op: AnyOp
+    way: Way
     computed: Sequence[Tensor]
     operands: Program
     operand_inputs: Sequence[Tensor]
@@ -96,18 +120,18 @@ class _Candidate:
     element: tuple[int, ...] | None = None
 
 
-def _confirmed(
-    cut: _Cut, candidates: Sequence[_Candidate], block: Graph, model: ReferenceModel, timeout: float
-) -> Witness | None:
+def _confirmed(cut: _Cut, candidates: Sequence[_Candidate], model: ReferenceModel, timeout: float) -> Witness | None:
     inputs = [[c.values[t] for t in cut.operand_inputs] for c in candidates]
-    operands = run_vectors(model, cut.operands, inputs, timeout)
-    valid = [c for c, run in zip(candidates, operands, strict=True) if run.status is Status.VALID]
-    known = [run for run in operands if run.status is Status.VALID]
-    for candidate, before in zip(valid, known, strict=True):
+    for candidate, before in zip(candidates, run_vectors(model, cut.operands, inputs, timeout), strict=True):
+        if before.status is not Status.VALID:
+            continue
+        operands = dict(zip(cut.computed, before.outputs, strict=True))
+        if any(bool(operands[t].all()) is not truth for t, truth in cut.way.conditions.items() if t in operands):
+            continue
         [run] = run_vectors(model, cut.result, [[candidate.values[t] for t in cut.result_inputs]], timeout)
-        message = _fault(cut, candidate, dict(zip(cut.computed, before.outputs, strict=True)), run)
+        message = _fault(cut, candidate, operands, run)
         if message is not None:
-            return Witness(_complete(block, candidate.values), message)
+            return Witness(_complete(cut.way.block, candidate.values), message)
     return None
 
 
@@ -116,7 +140,7 @@ def _fault(cut: _Cut, candidate: _Candidate, operands: Mapping[Tensor, Array], r
     if run.status is not Status.VALID:
         broken = run.status is Status.UNPREDICTABLE or "REQUIRE() fails" in run.message
         return run.message if broken else None
-    exact = None if candidate.element is None else _exact(cut.op, candidate.element, operands)
+    exact = None if candidate.element is None else _exact(cut.way.op, candidate.element, operands)
     if exact is None or candidate.element is None or not run.outputs:
         return None
     got = int(run.outputs[0][candidate.element])
@@ -135,7 +159,7 @@ def _exact(op: AnyOp, element: tuple[int, ...], operands: Mapping[Tensor, Array]
         row = whole[0][element[0], element[1]] - whole[2].reshape(-1)[0]
         column = whole[1][element[0], :, element[2]] - whole[3].reshape(-1)[0]
         return int((row * column).sum())
-    if isinstance(op.attrs, ops.Conv2d | ops.DepthwiseConv2d) and op.inputs[1].is_constant:
+    if isinstance(op.attrs, CONVOLUTIONS) and op.inputs[1].is_constant:
         weights = pulled(op, element, 1, Intervals()).get(op.inputs[0])
         bias = whole[2].reshape(-1)[element[-1] if whole[2].size > 1 else 0]
         centred = whole[0] - whole[3].reshape(-1)[0]
@@ -149,22 +173,34 @@ def _complete(block: Graph, vector: Mapping[Tensor, Array]) -> Inputs:
     return {t.name: vector[t] if t in vector else zeros[t] for t in block.inputs}
 
 
-def _candidates(
-    above: Sequence[AnyOp], op: AnyOp, starts: Sequence[Tensor], intervals: Intervals
-) -> Iterator[_Candidate]:
-    """Steered inputs first, then each kind of boundary-heavy ones."""
-    limits = {t: intervals.of(t) for t in starts if t.dtype in INTEGER_RANGES}
-    for seeds, element in _seeds(op, intervals):
-        steered = directions(tuple(above), seeds, intervals)
-        yield _Candidate({t: _driven(t, limits.get(t), steered.get(t)) for t in starts}, element)
+def _candidates(above: Sequence[AnyOp], way: Way, starts: Sequence[Tensor]) -> Iterator[_Candidate]:
+    """Steered inputs first, with the conditions less and more important, then each kind of boundary-heavy ones."""
+    limits = {t: way.intervals.of(t) for t in starts if t.dtype in INTEGER_RANGES or t.dtype == DType.BOOL}
+    wanted: dict[Tensor, Direction] = {t: np.full(t.shape, 1.0 if v else -1.0) for t, v in way.conditions.items()}
+    taken = directions(tuple(above), wanted, way.intervals)
+    for seeds, element in _seeds(way.op, way.intervals):
+        steered = directions(tuple(above), seeds, way.intervals)
+        for weight in (0.0, 1e-30, 1e30) if wanted else (0.0,):
+            towards = {t: _sum(steered.get(t), taken.get(t), weight) for t in starts}
+            yield _Candidate({t: _driven(t, limits.get(t), towards[t]) for t in starts}, element)
     specs = [
         InputSpec(t.name, t.dtype, t.shape, limits[t].low, limits[t].high)
-        if t in limits
+        if t in limits and t.dtype != DType.BOOL
         else InputSpec(t.name, t.dtype, t.shape)
         for t in starts
     ]
     for vector in input_vectors(specs, KINDS, 0):
-        yield _Candidate(dict(zip(starts, vector, strict=True)))
+        drawn = dict(zip(starts, vector, strict=True))
+        yield _Candidate(drawn)
+        if wanted:  # the same, with what the conditions alone depend on steered
+            free = {t: _driven(t, limits.get(t), taken[t]) for t in starts if t in taken and taken[t].any()}
+            yield _Candidate({**drawn, **free})
+
+
+def _sum(steered: Direction | None, taken: Direction | None, weight: float) -> Direction | None:
+    if steered is None or taken is None or not weight:
+        return steered if taken is None or not weight else taken
+    return steered + weight * taken
 
 
 def _driven(tensor: Tensor, limits: Interval | None, direction: Direction | None) -> Array:
