@@ -1,10 +1,12 @@
 """Many files in one run: each as it would be alone, whatever becomes of the others."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
+from joblib import Parallel, delayed
 
 from tests.cli.conftest import BAD, Run, files, sums
 from tosakit.io.qparams import sidecar_path
@@ -55,6 +57,15 @@ def test_each_file_as_alone(run: Run, folder: Path, models: list[str], jobs: int
             assert (folder / "many" / name).read_bytes() == (folder / "alone.tosa").read_bytes()
             expected = json.loads((folder / "alone.json").read_text())
             assert found == {**expected, "output": {**expected["output"], "path": f"many/{name}"}}
+
+
+def test_workers_left_over_from_another_folder_find_the_files(
+    run: Run, models: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        Parallel(n_jobs=2)(delayed(os.getcwd)() for _ in range(2))
+    assert run("rewrite", models[0], models[2], "-o", "many", "--jobs", 2, *QUICK).code == 0
 
 
 def test_the_worst_exit_code_counts(run: Run, folder: Path, models: list[str]) -> None:

@@ -128,7 +128,8 @@ def _results(runs: list[argparse.Namespace], jobs: int) -> Iterator[Result]:
 
     done = 0
     try:
-        for result in Parallel(n_jobs=jobs, return_as="generator")(delayed(_rewrite)(each) for each in runs):
+        work = delayed(_rewrite_elsewhere)
+        for result in Parallel(n_jobs=jobs, return_as="generator")(work(Path.cwd(), each) for each in runs):
             done += 1
             yield result
     except BrokenProcessPool:
@@ -142,6 +143,12 @@ def _lost(options: argparse.Namespace) -> Result:
     message = "a process was killed while this file or another was rewritten (out of memory?); try --jobs 1"
     story = Story({"path": options.input, "sha256": None}, "", [], error=ToolFailed(message))
     return Result(options.input, FAULT, f"error: {message}", build_report(story))
+
+
+def _rewrite_elsewhere(folder: Path, options: argparse.Namespace) -> Result:
+    """In a worker, which may be older than the current folder of the process that asks."""
+    os.chdir(folder)
+    return _rewrite(options)
 
 
 def _rewrite(options: argparse.Namespace) -> Result:
