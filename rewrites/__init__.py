@@ -7,6 +7,7 @@ from rewrites.avg_pool2d_as_depthwise import RULE as AVG_POOL2D_AS_DEPTHWISE
 from rewrites.bitwise_as_tables import RULE as BITWISE_AS_TABLES
 from rewrites.bool_as_int32 import RULE as BOOL_AS_INT32
 from rewrites.bool_interface_as_int8 import TRANSFORM as BOOL_INTERFACE_AS_INT8
+from rewrites.computed_weights_as_matmul import RULE as COMPUTED_WEIGHTS_AS_MATMUL
 from rewrites.constant_indices_as_movement import RULE as CONSTANT_INDICES_AS_MOVEMENT
 from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
@@ -65,6 +66,7 @@ RULES: tuple[Step, ...] = (
     AVG_POOL2D_AS_DEPTHWISE,
     WRAP_NARROWING_CAST,
     INTDIV_AS_ARITHMETIC,
+    COMPUTED_WEIGHTS_AS_MATMUL,
     VARIABLES_AS_INPUTS,
     IDENTITY_FOR_PASSED_OUTPUTS,
     UNFUSE_RESCALE_PAIR,
@@ -100,6 +102,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         AVG_POOL2D_AS_DEPTHWISE,
         WRAP_NARROWING_CAST,
         INTDIV_AS_ARITHMETIC,
+        COMPUTED_WEIGHTS_AS_MATMUL,
         TRANSPOSE_CONV2D_AS_CONV2D,
         CONV3D_AS_CONV2D,
         SHORTEN_LONG_STRIDES,

@@ -1,19 +1,18 @@
 """Every shipped rule and transform keeps its promises on random programs, in front of and behind the clean-ups."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
 import rewrites
+from tests.support.programs import copied
 from tests.support.strides import cases, convolution
 from tosakit.engine.driver import run_steps
 from tosakit.engine.rule import Step
 from tosakit.ir import ops
-from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
-from tosakit.ir.graph import Tensor
 from tosakit.ir.program import Program
 from tosakit.testing import Seeded, assert_rule_holds, strategies
 from tosakit.testing.mutation import Mutation
@@ -37,23 +36,6 @@ def options(step: Step) -> Any:
     """The options with which a rule acts wherever it can."""
     chosen = step.options()
     return type(chosen)(when="all") if hasattr(chosen, "when") else chosen
-
-
-def copied(program: Program, dtypes: Sequence[DType] = (DType.INT16, DType.INT48)) -> Program:
-    """The program with every INT32 input as the copy of one of another type, by turns."""
-    graph = program.main
-    wide = [t for t in graph.inputs if t.dtype == DType.INT32]
-    for place, old in enumerate(wide):
-        dtype = dtypes[place % len(dtypes)]
-        new = graph.add_tensor(Tensor(f"{old.name}_{dtype.name.lower()}", dtype, old.shape))
-        builder = Builder(old.name)
-        copy = builder.rescale(new, DType.INT32, 1 << 14, 14, scale32=False)
-        for op in builder.ops:
-            graph.add_op(op)
-        graph.replace_uses(old, copy)
-        graph.set_inputs([new if t is old else t for t in graph.inputs])
-        graph.drop_tensor(old)
-    return program
 
 
 CONVOLUTIONS = strategies.seeded(rewrites.SPLIT_INT48_BIAS, options=options(rewrites.SPLIT_INT48_BIAS))

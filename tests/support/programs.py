@@ -1,11 +1,13 @@
 """Programs that many tests run over: the files of the repository, those beside it, and random small graphs."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 from hypothesis import strategies as st
 
 from tosakit.ir import ops
+from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Graph, Op, Tensor
 from tosakit.ir.program import Program, Region
@@ -43,3 +45,20 @@ def small_program(rng: random.Random) -> Program:
 def small_programs() -> "st.SearchStrategy[Program]":
     """:func:`small_program` for Hypothesis."""
     return st.integers(0, 2**32).map(lambda seed: small_program(random.Random(seed)))
+
+
+def copied(program: Program, dtypes: Sequence[DType] = (DType.INT16, DType.INT48)) -> Program:
+    """The program with every INT32 input as the copy of one of another type, by turns."""
+    graph = program.main
+    wide = [t for t in graph.inputs if t.dtype == DType.INT32]
+    for place, old in enumerate(wide):
+        dtype = dtypes[place % len(dtypes)]
+        new = graph.add_tensor(Tensor(f"{old.name}_{dtype.name.lower()}", dtype, old.shape))
+        builder = Builder(old.name)
+        copy = builder.rescale(new, DType.INT32, 1 << 14, 14, scale32=False)
+        for op in builder.ops:
+            graph.add_op(op)
+        graph.replace_uses(old, copy)
+        graph.set_inputs([new if t is old else t for t in graph.inputs])
+        graph.drop_tensor(old)
+    return program

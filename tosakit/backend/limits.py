@@ -19,6 +19,7 @@ Find = Callable[[AnyOp, Intervals], str | None]
 
 ARGMAX_RULE = ("argmax_as_maximum",)
 BOOL_RULES = ("bool_interface_as_int8", "bool_as_int32")
+COMPUTED_RULE = ("computed_weights_as_matmul",)
 CONV3D_RULE = ("conv3d_as_conv2d",)
 BILINEAR_RULE = ("resize_bilinear_as_conv2d",)
 NEAREST_RULE = ("resize_nearest_as_movement",)
@@ -179,7 +180,8 @@ LIMITS: tuple[Entry, ...] = (
     _refused(SMALL, "REDUCE_SUM", "an axis above 65536 that is to be moved", values.reduced_axis),
     _refused(SMALL, "RESIZE", "BILINEAR but for a copy", values.resize_bilinear, BILINEAR_RULE),
     _refused(SMALL, "RESIZE", "NEAREST but for 2, 4, 8 times with batch 1", values.resize_nearest, NEAREST_RULE),
-    _refused(SMALL, " ".join(int48.ACCUMULATING), "weights or bias that are no constants", _loose_weights),
+    _refused(SMALL, "CONV2D DEPTHWISE_CONV2D", "weights or bias that are no constants", _loose_weights, COMPUTED_RULE),
+    _refused(SMALL, "CONV3D", "weights or bias that are no constants", _loose_weights),
     _refused(FAMILIES, "TRANSPOSE_CONV2D", "weights or bias that are no constants", _loose_weights),
     _refused(
         SMALL,
