@@ -109,7 +109,7 @@ def test_a_type_that_is_not_taken_names_the_rule_that_helps() -> None:
     )
     assert (obstacle.block, obstacle.index, obstacle.tensors) == ("main", 0, ("output",))
     assert refused(single("GREATER", both), U85) == []
-    [obstacle] = refused(single("INTDIV", {"in_out_t": DType.INT32}))
+    [obstacle] = refused(single("ADD", {"in_out_t": DType.FP32}))
     assert str(obstacle).endswith("No rewrite is known")
 
 
