@@ -22,6 +22,7 @@ from rewrites.int32_reduction_as_halves import RULE as INT32_REDUCTION_AS_HALVES
 from rewrites.intdiv_as_arithmetic import RULE as INTDIV_AS_ARITHMETIC
 from rewrites.keep_rescale_apart import RULE as KEEP_RESCALE_APART
 from rewrites.legalize_int48_rescale import RULE as LEGALIZE_INT48_RESCALE
+from rewrites.merge_axes import RULE as MERGE_AXES
 from rewrites.own_rescale_per_reader import RULE as OWN_RESCALE_PER_READER
 from rewrites.remove_dead_code import TRANSFORM as REMOVE_DEAD_CODE
 from rewrites.remove_identity_rescale import RULE as REMOVE_IDENTITY_RESCALE
@@ -57,6 +58,7 @@ RULES: tuple[Step, ...] = (
     BOOL_AS_INT32,
     ARGMAX_AS_MAXIMUM,
     INT32_REDUCTION_AS_HALVES,
+    MERGE_AXES,
     REVERSE_LAST_AXIS,
     CONSTANT_INDICES_AS_MOVEMENT,
     GATHER_AS_MATMUL,
@@ -90,6 +92,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         FOLD_CONSTANTS,
         VARIABLES_AS_INPUTS,
         IDENTITY_FOR_PASSED_OUTPUTS,
+        MERGE_AXES,
         BOOL_AS_INT32,
         ARGMAX_AS_MAXIMUM,
         INT32_REDUCTION_AS_HALVES,

@@ -163,7 +163,7 @@ LIMITS: tuple[Entry, ...] = (
     ),
     _refused(FAMILIES, "", "operators that no target takes", _unknown_operator),
     *_tensor_entries(TENSORS),
-    _refused(FAMILIES, "", "ranks above 6", values.rank),
+    _refused(FAMILIES, "", "ranks above 6", values.rank, ("merge_axes",)),
     _refused(FAMILIES, " ".join(_WINDOWS), "more than 65536 channels", values.channels),
     _refused(
         SMALL, "ARGMAX", "another than the last axis, more than 127 elements, a batch", values.argmax, ARGMAX_RULE
