@@ -59,6 +59,7 @@ PROGRAMS: dict[str, st.SearchStrategy[Program]] = {
 """Programs for rules that repair illegal ones, and where seeds alone say too little."""
 
 SHARES: dict[str, dict[str, float]] = {
+    "merge_axes": {"fires": 0},  # neither the programs drawn nor the reference model have more than six axes
     "variables_as_inputs": {"checked": 0},  # the reference model has no variables
 }
 
