@@ -60,6 +60,9 @@ CHOICES = (
     against_native("int16 MATMUL", "int16_matmul_as_int8", "matmul_a16w8", "transformer_block_a16w8"),
     against_native("bilinear RESIZE", "resize_bilinear_as_conv2d", "upsample_bilinear_a8w8", "upsample_bilinear_a16w8"),
     against_native("INT48 accumulator with two readers", "single_rescale_per_accumulator", "mobilenet_v2_a16w8"),
+    against_native(
+        "int16 REDUCE_SUM", "keep_rescale_apart", "mean_hw_a16w8", "dscnn_kws_a16w8", "transformer_block_a16w8"
+    ),
     against_native("INT48 bias", "split_int48_bias", "conv3x3_s1_a16w8", "dscnn_kws_a16w8", "resblock_a16w8"),
     Choice(
         "INT48 to int16 after widening",
