@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rewrites._int32 import MAXIMUM, UNIT, binary, number, resized, sub, times
+from rewrites._int32 import MAXIMUM, UNIT, binary, bounded, number, resized, sub, times
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
@@ -56,6 +56,8 @@ def digits_of(builder: Builder, x: Tensor) -> list[Digit]:
         )
         digits.append(Digit(value, zero_point, place))
         rest = sub(builder, rest, _worth(builder, digits[-1]), "rest")
+    if x.dtype == DType.INT32:
+        rest = bounded(builder, rest, 0, (1 << WIDTH) - 1)  # it is: this says so to whoever knows intervals only
     low = builder.rescale(rest, DType.INT8, *UNIT, scale32=True, output_zp=LOW_ZERO_POINT, name="digit")
     return [*digits, Digit(low, LOW_ZERO_POINT, 0)]
 

@@ -5,6 +5,7 @@ from tosakit.ir.build import Builder, broadcast
 from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.graph import Tensor
 from tosakit.ir.operator import Attributes
+from tosakit.ir.types import INTEGER_RANGES
 
 MAXIMUM = ops.Maximum(nan_mode=NanPropagationMode.PROPAGATE)
 MINIMUM = ops.Minimum(nan_mode=NanPropagationMode.PROPAGATE)
@@ -63,3 +64,11 @@ def negation(builder: Builder, x: Tensor) -> Tensor:
 def resized(builder: Builder, x: Tensor, dtype: DType) -> Tensor:
     """The same values, which fit, in another integer type."""
     return x if x.dtype == dtype else builder.rescale(x, dtype, *UNIT, scale32=True)
+
+
+def narrowed(builder: Builder, x: Tensor, dtype: DType) -> Tensor:
+    """The same values, which fit, in a narrower type, bounded first.
+
+    RESCALE leaves open what it makes of values beyond its range, and intervals alone do not show that these are not.
+    """
+    return resized(builder, bounded(builder, x, *INTEGER_RANGES[dtype]), dtype)

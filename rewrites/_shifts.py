@@ -5,7 +5,7 @@ Ethos-U55 and U65 have no shift to the right that rounds down.
 
 import numpy as np
 
-from rewrites._int32 import MAXIMUM, MINIMUM, binary, number, resized, sub, times
+from rewrites._int32 import MAXIMUM, MINIMUM, binary, narrowed, number, resized, sub, times
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
@@ -57,7 +57,7 @@ def wrapped(builder: Builder, x: Tensor, dtype: DType, low: int) -> Tensor:
     width = number(builder, BITS[dtype], x)
     rest = sub(builder, x, times(builder, floor_shift(builder, x, width, low), 1 << BITS[dtype]))
     carry = rounded_shift(builder, rest, width)
-    return resized(builder, sub(builder, rest, times(builder, carry, 1 << BITS[dtype])), dtype)
+    return narrowed(builder, sub(builder, rest, times(builder, carry, 1 << BITS[dtype])), dtype)
 
 
 def widened(builder: Builder, x: Tensor) -> Tensor:

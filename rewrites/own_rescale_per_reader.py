@@ -19,7 +19,10 @@ from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes
 
-READERS = (ops.Add, ops.Sub, ops.Mul, ops.Maximum, ops.Minimum)
+READERS = (
+    *(ops.Add, ops.Sub, ops.Mul, ops.Maximum, ops.Minimum),
+    *(ops.ArithmeticRightShift, ops.LogicalLeftShift, ops.Abs),
+)
 READER: Capture[Attributes] = Capture(*READERS)
 
 

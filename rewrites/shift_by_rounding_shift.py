@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rewrites._int8_tables import Integers, as_table, single_value, table
-from rewrites._int32 import binary, bounded, mul, resized, sub, times
+from rewrites._int32 import binary, bounded, mul, narrowed, sub, times
 from rewrites._shifts import floor_shift, power, rounded_shift, widened, wrapped
 from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
@@ -87,7 +87,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
         y = wrapped(builder, y, dtype, INTEGER_RANGES[dtype][0] << (BITS[dtype] - 1))
     elif isinstance(shift.attrs, ops.ArithmeticRightShift):
         y = rounded_shift(builder, x, by) if shift.attrs.round else floor_shift(builder, x, by, plan.low)
-        y = resized(builder, y, dtype)
+        y = narrowed(builder, y, dtype)
     elif dtype == DType.INT32:
         y = _logical(builder, x, by, plan.low)
     else:
