@@ -6,6 +6,7 @@ Bounds are exact rational numbers. A tensor is described by one entry, or by one
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 import numpy as np
@@ -46,9 +47,9 @@ class Scaling:
 
     def build(self, builder: Builder, x: Tensor) -> Tensor:
         """Add the RESCALE of ``x`` to the builder; returns its result."""
-        return builder.rescale(
-            x, self.dtype, self.multiplier, self.shift, scale32=self.scale32, output_zp=self.output_zp
-        )
+        pairs = self.multiplier, self.shift
+        multiplier, shift = pairs if len(self.shift) > 1 else (self.multiplier[0], self.shift[0])
+        return builder.rescale(x, self.dtype, multiplier, shift, scale32=self.scale32, output_zp=self.output_zp)
 
 
 def find_scaling(
@@ -66,6 +67,19 @@ def find_scaling(
     real result is an integer; an error below one half in front of the rounding then disappears in it. Raises
     Unsupported where no width is legal for all values.
     """
+    return _found(tuple(scales), tuple(held), dtype, tuple(widths), output_zp, whole)
+
+
+@lru_cache(maxsize=1 << 10)
+def _found(
+    scales: tuple[Fraction, ...],
+    held: tuple[Held, ...],
+    dtype: DType,
+    widths: tuple[int, ...],
+    output_zp: int,
+    whole: bool,
+) -> tuple[Scaling, tuple[Held, ...]]:
+    """:func:`find_scaling`, remembered: layers often share their scales, and so do the operands of one operator."""
     reasons = []
     for width in widths:
         try:

@@ -327,12 +327,10 @@ class _RuleSetRun:
 
     def _touched(self, replacement: Replacement) -> list[AnyOp]:
         """What some rule may look at again: new operators, readers of new values, and what feeds new operators."""
-        touched = dict.fromkeys(replacement.ops)
+        near = dict.fromkeys(replacement.ops)
         for new in replacement.values.values():
-            for user in new.users:
-                touched[user] = None
+            near.update(dict.fromkeys(new.users))
         for op in replacement.ops:
-            for tensor in op.inputs:
-                if (producer := tensor.producer) is not None:
-                    touched[producer] = None
-        return [op for op in touched if type(op.attrs) in self.by_kind]
+            near.update(dict.fromkeys([producer for t in op.inputs if (producer := t.producer) is not None]))
+        by_kind = self.by_kind
+        return [op for op in near if type(op.attrs) in by_kind]

@@ -531,9 +531,9 @@ class Graph(_Base):
         return self._declare(tensor)
 
     def _declare(self, tensor: Tensor) -> Tensor:
-        if tensor._name in self._tensors:
+        if self._tensors.setdefault(tensor._name, tensor) is not tensor:
             tensor._name = self._free_name(tensor._name)
-        self._tensors[tensor._name] = tensor
+            self._tensors[tensor._name] = tensor
         return tensor
 
     def add_op(self, op: Op[A_co], *, like: AnyOp | None = None) -> Op[A_co]:
@@ -553,8 +553,7 @@ class Graph(_Base):
             if (tensor._users or tensor._producer not in (None, op)) and not tensor._extras.variable:
                 raise InvalidArgument(f"result {tensor!r} of {op.name} is in use already")
         for tensor in op._outputs:
-            if tensors.get(tensor._name) is not tensor:
-                self._declare(tensor)
+            self._declare(tensor)
             if not tensor._extras.variable:
                 tensor._producer = op
         op._id = self._next_id
@@ -647,10 +646,9 @@ class Graph(_Base):
         becomes an output is renamed too, and where its own name is part of the block's interface, or it stands for two
         outputs, an IDENTITY gives the output its name. Returns the erased operators.
         """
-        made: dict[Tensor, None] = {}
         for op in new_ops:
             self.add_op(op, like=at)
-            made.update(dict.fromkeys(op._outputs))
+        made: dict[Tensor, None] = {tensor: None for op in new_ops for tensor in op._outputs}
         named: dict[Tensor, None] = {}
         for old, new in values.items():
             if old is new:
