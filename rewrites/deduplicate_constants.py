@@ -17,6 +17,8 @@ from tosakit.ir import ops
 from tosakit.ir.graph import Graph, Tensor
 from tosakit.ir.program import Program
 
+CONSTANTS = (ops.Const, ops.ConstShape)
+
 
 def run(program: Program, context: Context) -> Outcome:
     """Merge equal constants within each block, one event for each that goes."""
@@ -27,7 +29,7 @@ def _merge(block: Graph) -> list[Event]:
     first: dict[tuple[Any, ...], Tensor] = {}
     events = []
     for op in block.ops:
-        if not isinstance(op.attrs, ops.Const | ops.ConstShape) or len(op.outputs) != 1:
+        if not isinstance(op.attrs, CONSTANTS) or len(op.outputs) != 1:
             continue
         if not _may_share(block, op.output):
             continue
@@ -43,7 +45,10 @@ def _merge(block: Graph) -> list[Event]:
 def _may_share(block: Graph, constant: Tensor) -> bool:
     if constant.data is None:
         return False
-    return not any(u is block.exit or u.is_stateful or isinstance(u.attrs, ops.Rescale) for u in constant.users)
+    users = constant.users
+    if any([isinstance(user.attrs, ops.Rescale) for user in users]):
+        return False
+    return not any(user is block.exit or user.is_stateful for user in users)
 
 
 def _key(constant: Tensor) -> tuple[Any, ...]:

@@ -37,13 +37,14 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """A first RESCALE of exactly (2^14, 14), and one behind it that would lose bits."""
     first = match[FIRST]
     multiplier, shift = first.inputs[1:3]
-    wanted = context.options.acts(context.target)
-    if not wanted or first.inputs[0].dtype != DType.INT48 or first.output.dtype != DType.INT32:
+    if first.attrs.scale32 or first.inputs[0].dtype != DType.INT48 or first.output.dtype != DType.INT32:
+        return None
+    if not context.options.acts(context.target):
         return None
     behind = [op for op in first.output.users if _narrows(op)]
     if not behind or not multiplier.is_constant or not shift.is_constant:
         return None
-    if first.attrs.scale32 or np.any(multiplier.values() != ONE) or np.any(shift.values() != ONE_SHIFT):
+    if (multiplier.values() != ONE).any() or (shift.values() != ONE_SHIFT).any():
         return None
     for op in behind:
         if not op.inputs[1].is_constant:

@@ -1,5 +1,7 @@
 """Families of TOSA operators that the widening treats alike, and which of their operands are activations."""
 
+from functools import cache
+
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.graph import AnyOp, Tensor
@@ -66,17 +68,22 @@ _ALL_OPERANDS = (
 
 def data_slots(op: AnyOp) -> tuple[int, ...]:
     """Operand slots that hold activations, as opposed to parameters, shapes, indices, weights and conditions."""
-    kind = type(op.attrs)
+    return _slots(type(op.attrs), len(op.inputs))  # type: ignore[arg-type]  # mypy takes no class for hashable
+
+
+@cache
+def _slots(kind: type[Attributes], operands: int) -> tuple[int, ...]:
     if kind in _DATA_SLOTS:
-        return tuple(slot for slot in _DATA_SLOTS[kind] if slot < len(op.inputs))
+        return tuple(slot for slot in _DATA_SLOTS[kind] if slot < operands)
     if kind in _ALL_OPERANDS or not kind.OPERANDS:
-        return tuple(range(len(op.inputs)))
-    return (0,) if op.inputs else ()
+        return tuple(range(operands))
+    return (0,) if operands else ()
 
 
 def data_operands(op: AnyOp) -> tuple[Tensor, ...]:
     """The activations an operator reads, by slot."""
-    return tuple(op.inputs[slot] for slot in data_slots(op))
+    inputs = op.inputs
+    return tuple([inputs[slot] for slot in data_slots(op)])
 
 
 def is_order_op(op: AnyOp) -> bool:

@@ -100,7 +100,7 @@ def touches_int8(op: AnyOp) -> bool:
     """True where an operator reads or makes int8 activations (constants alone make none)."""
     if isinstance(op.attrs, ops.Const):
         return False
-    return any(t.dtype == DType.INT8 for t in (*data_operands(op), *op.outputs))
+    return DType.INT8 in [t.dtype for t in (*op.outputs, *data_operands(op))]
 
 
 def _enter(
@@ -229,7 +229,7 @@ def _needs(block: Graph, plan: Plan) -> None:
         form = operand_form(op, plan)
         data = data_operands(op)
         for tensor in op.inputs:
-            if not any(tensor is t for t in data):
+            if tensor not in data:
                 need(tensor, Form.INT8)
         for tensor in data:
             if isinstance(op.attrs, ops.Rescale | ops.ArgMax) and plan.form(tensor) is Form.INT8:

@@ -178,9 +178,14 @@ def _divides_by(total: int, reader: AnyOp) -> bool:
     return scalar(reader.inputs[4]) == 0 and all(Fraction(m, 1 << max(s, 0)) == Fraction(1, total) for m, s in pairs)
 
 
+_NAMING = (ops.Rescale, *CONVOLUTIONS, *MATMULS, ops.Negate, ops.Mul, ops.Resize)
+
+
 def _facts(op: AnyOp, result: ZeroPoints) -> Iterator[tuple[Tensor, int, bool]]:
     """Zero points an operator names: (tensor, zero point, whether the operator writes the tensor)."""
     attrs = op.attrs
+    if not isinstance(attrs, _NAMING):
+        return
     named: list[tuple[Tensor, Tensor, bool]] = []
     if isinstance(attrs, ops.Rescale) and len(op.inputs) > 4:
         named.append((op.inputs[0], op.inputs[3], False))

@@ -95,19 +95,20 @@ class Builder:
         more than one is given).
         """
         wide = DType.INT32 if scale32 else DType.INT16
-        if isinstance(multiplier, int) and isinstance(shift, int):
-            pair = self.number(multiplier, wide, name="multiplier"), self.number(shift, DType.INT8, name="shift")
-            per_channel = bool(per_channel)
-        else:
+        if not (isinstance(multiplier, int) and isinstance(shift, int)):
             multipliers, shifts = np.array(multiplier, ndmin=1), np.array(shift, ndmin=1)
             if multipliers.shape != shifts.shape or multipliers.ndim != 1:
                 raise InvalidArgument(
                     f"multiplier has shape {multipliers.shape}, shift {shifts.shape}; both must be [C]"
                 )
-            pair = self.const(multipliers, wide, "multiplier"), self.const(shifts, DType.INT8, "shift")
-            per_channel = multipliers.size > 1 if per_channel is None else per_channel
+            multiplier, shift = (a.item() if a.size == 1 else a for a in (multipliers, shifts))
+        if isinstance(multiplier, int) and isinstance(shift, int):
+            pair = self.number(multiplier, wide, name="multiplier"), self.number(shift, DType.INT8, name="shift")
+        else:
+            pair = self.const(multiplier, wide, "multiplier"), self.const(shift, DType.INT8, "shift")
+            per_channel = np.size(multiplier) > 1 if per_channel is None else per_channel
         zero_points = self.number(input_zp, x.dtype, name="input_zp"), self.number(output_zp, dtype, name="output_zp")
-        attrs = ops.Rescale(scale32=scale32, rounding_mode=rounding_mode, per_channel=per_channel)
+        attrs = ops.Rescale(scale32=scale32, rounding_mode=rounding_mode, per_channel=bool(per_channel))
         return self.op(attrs, (x, *pair, *zero_points), dtype, x.shape, name)
 
     def add(self, a: Tensor, b: Tensor, name: str = "add") -> Tensor:

@@ -596,7 +596,9 @@ class Graph(_Base):
         stack = list(candidates)[::-1]
         while stack:
             op = stack.pop()
-            if op not in self._ops or not op._outputs or any([t._users for t in op._outputs]) or op.is_stateful:
+            outputs = op._outputs
+            is_used = not outputs or outputs[0]._users or any([t._users for t in outputs])
+            if is_used or op not in self._ops or op.is_stateful:
                 continue
             self._remove(op)
             erased.append(op)
