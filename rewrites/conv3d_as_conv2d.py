@@ -32,13 +32,13 @@ CONV = Capture(ops.Conv3d)
 
 @dataclass(frozen=True)
 class Plan:
-    """The RESCALEs that read the accumulator."""
+    """The RESCALEs that read the accumulator; none where it is wanted itself, in INT32."""
 
     readers: tuple[AnyOp, ...]
 
 
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
-    """An integer CONV3D of constant weights whose accumulator only RESCALEs read."""
+    """An integer CONV3D of constant weights whose accumulator only RESCALEs read, or that is INT32."""
     conv = match[CONV]
     x, weight, _, input_zp, _ = conv.inputs
     wanted = context.options.acts(context.target)
@@ -51,12 +51,12 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
             return Refusal(f'operand "{tensor.name}" is no constant, so it cannot be rearranged')
     if min(x.shape) < 1:
         return Refusal(f'"{x.name}" has the shape {list(x.shape)}, which is not static')
-    for reader in conv.output.users:
-        if not isinstance(reader.attrs, ops.Rescale) or reader.inputs[0] is not conv.output:
-            return Refusal(
-                f'the accumulator "{conv.output.name}" is also read by {describe(reader)}, not to be rescaled'
-            )
-    return Plan(conv.output.users)
+    users = conv.output.users
+    other = [user for user in users if not isinstance(user.attrs, ops.Rescale) or user.inputs[0] is not conv.output]
+    if other and conv.output.dtype == DType.INT48:
+        reader = describe(other[0])
+        return Refusal(f'the INT48 accumulator "{conv.output.name}" is also read by {reader}, not to be rescaled')
+    return Plan(() if other else users)
 
 
 def _is_taken(conv: Op[ops.Conv3d]) -> bool:
@@ -83,6 +83,8 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     )
     operands = (flat, kernel, bias, input_zp, weight_zp)
     accumulator = builder.op(attrs, operands, conv.output.dtype, (batch * depth, height, width, channels), "conv2d")
+    if not plan.readers:
+        return Replacement(builder.ops, {conv.output: builder.reshape(accumulator, conv.output.shape)})
     values: dict[Tensor, Tensor] = {}
     for reader in plan.readers:
         builder.location = reader.location

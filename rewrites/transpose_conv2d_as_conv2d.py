@@ -47,14 +47,14 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Both axes, and the RESCALEs that read the accumulator."""
+    """Both axes, and the RESCALEs that read the accumulator; none where it is wanted itself, in INT32."""
 
     axes: tuple[Axis, Axis]
     readers: tuple[AnyOp, ...]
 
 
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
-    """An integer accumulator of constant weights and bias that only RESCALEs read."""
+    """An integer accumulator of constant weights and bias that only RESCALEs read, or that is INT32."""
     conv = match[CONV]
     needed = conv.output.dtype == DType.INT48 or tuple(conv.attrs.stride) not in TAKEN_STRIDES
     wanted = context.options.acts(context.target) and (context.options.when == "all" or needed)
@@ -66,18 +66,23 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
             return Refusal(f'operand "{tensor.name}" is no constant, so it cannot be rearranged by phase')
     if min(x.shape) < 1:
         return Refusal(f'"{x.name}" has the shape {list(x.shape)}, which is not static')
-    for reader in conv.output.users:
-        if not isinstance(reader.attrs, ops.Rescale) or reader.inputs[0] is not conv.output:
-            return Refusal(
-                f'the accumulator "{conv.output.name}" is also read by {describe(reader)}, not to be rescaled'
-            )
-        if reader.attrs.per_channel and not all(t.is_constant for t in reader.inputs[1:3]):
-            return Refusal(f"{describe(reader)} has scales per channel that are no constants")
+    obstacles = [_obstacle(reader, conv.output) for reader in conv.output.users]
+    if conv.output.dtype == DType.INT48 and any(obstacles):
+        return Refusal(next(filter(None, obstacles)))
     top, bottom, left, right = conv.attrs.out_pad
     _, height, width, _ = x.shape
     _, kernel_height, kernel_width, _ = constants[0].shape
     vertical = _axis(height, kernel_height, conv.attrs.stride[0], top, bottom)
-    return Plan((vertical, _axis(width, kernel_width, conv.attrs.stride[1], left, right)), conv.output.users)
+    horizontal = _axis(width, kernel_width, conv.attrs.stride[1], left, right)
+    return Plan((vertical, horizontal), () if any(obstacles) else conv.output.users)
+
+
+def _obstacle(reader: AnyOp, accumulator: Tensor) -> str:
+    """Why a reader cannot take the accumulator phase by phase; "" where it can."""
+    if not isinstance(reader.attrs, ops.Rescale) or reader.inputs[0] is not accumulator:
+        return f'the accumulator "{accumulator.name}" is also read by {describe(reader)}, not to be rescaled'
+    loose = reader.attrs.per_channel and not all(t.is_constant for t in reader.inputs[1:3])
+    return f"{describe(reader)} has scales per channel that are no constants" if loose else ""
 
 
 def _axis(size: int, kernel: int, stride: int, pad_before: int, pad_after: int) -> Axis:
@@ -116,6 +121,10 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     accumulator = builder.op(
         attrs, operands, conv.output.dtype, (x.shape[0], rows, columns, by_phase.shape[0]), "conv2d"
     )
+    block = (vertical.stride, horizontal.stride)
+    start, size = (vertical.start, horizontal.start), (vertical.size, horizontal.size)
+    if not plan.readers:
+        return Replacement(builder.ops, {conv.output: depth_to_space(builder, accumulator, block, start, size)})
     values: dict[Tensor, Tensor] = {}
     for reader in plan.readers:
         builder.location = reader.location
@@ -125,8 +134,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
         narrow = builder.op(
             reader.attrs, (accumulator, *scales, *reader.inputs[3:]), old.dtype, accumulator.shape, "rescale"
         )
-        start, size = (vertical.start, horizontal.start), (vertical.size, horizontal.size)
-        values[old] = depth_to_space(builder, narrow, (vertical.stride, horizontal.stride), start, size)
+        values[old] = depth_to_space(builder, narrow, block, start, size)
     return Replacement(builder.ops, values, covers=(conv, *plan.readers))
 
 

@@ -108,6 +108,15 @@ def test_it_refuses_an_accumulator_that_is_an_output() -> None:
     assert "is also read by OUTPUT" in refusal(apply(RULE, program, when="all"))
 
 
+def test_an_int32_accumulator_that_is_an_output_is_moved_itself() -> None:
+    program = _net(wide=False)
+    graph = program.main
+    graph.set_outputs([*graph.outputs, graph.tensor("acc")])
+    result = kept(apply(RULE, program, target="ethos-u55-128"))
+    assert "CONV3D" not in names(result.program)
+    assert check_equivalence(program, result.program, vectors=4).equal
+
+
 def test_it_refuses_weights_that_are_computed() -> None:
     net = Net()
     x, weight = net.input("x", DType.INT8, (1, 2, 2, 2, 1)), net.input("weight", DType.INT8, (1, 2, 1, 1, 1))

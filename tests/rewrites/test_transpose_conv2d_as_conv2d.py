@@ -151,6 +151,15 @@ def test_it_refuses_an_accumulator_that_is_an_output() -> None:
     assert "is also read by OUTPUT" in refusal(apply(RULE, program, when="all"))
 
 
+def test_an_int32_accumulator_that_is_an_output_is_moved_itself() -> None:
+    program = _net(stride=(1, 2), dtype=DType.INT8)
+    graph = program.main
+    graph.set_outputs([*graph.outputs, graph.tensor("acc")])
+    result = kept(apply(RULE, program, target="ethos-u55-128"))
+    assert "TRANSPOSE_CONV2D" not in names(result.program)
+    assert check_equivalence(program, result.program, vectors=4).equal
+
+
 def test_it_refuses_weights_that_are_computed() -> None:
     net = Net()
     x = net.input("x", DType.INT16, (1, 2, 2, 1))
