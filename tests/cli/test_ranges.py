@@ -57,3 +57,22 @@ def test_wrong_inputs_are_the_users(run: Run, summing: str, entry: str, message:
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
     assert ran.no_traceback
+
+
+@pytest.mark.refmodel
+def test_a_witness_is_told_in_one_line(run: Run, summing: str) -> None:
+    ran = run("ranges", summing, "--search")
+    assert ran.code == 1
+    told = " ".join(ran.out.split())
+    assert "shown with x = 2147483647: REQUIRE() fails at " in told
+    assert "/" not in told.partition("REQUIRE()")[2].partition(")")[0]
+
+
+def test_an_illegal_file_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
+    net = Net()
+    x = net.input("x", DType.INT16, (2,))
+    save(net.program(net.add(x, x)), tmp_path / "illegal.tosa")
+    ran = run("ranges", str(tmp_path / "illegal.tosa"), "--search")
+    assert ran.code == 0
+    assert "the file is not legal TOSA (errors: 1)" in ran.err
+    assert ran.no_traceback

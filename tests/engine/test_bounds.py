@@ -68,10 +68,9 @@ def test_an_error_no_longer_than_a_step_still_costs_a_rounding():
 def test_sums_and_differences_add():
     net, x = start(I16)
     wide = net.rescale(x, I32, 1 << 14, 14)
-    assert bounds(net.program(net.add(wide, wide), net.op(ops.Sub(), (wide, wide), I32, x.shape, "d"))) == [
-        (8, ""),
-        (8, ""),
-    ]
+    same = net.identity(wide)
+    differences = [net.op(ops.Sub(), (wide, other), I32, x.shape, f"d{other.name}") for other in (same, wide)]
+    assert bounds(net.program(net.add(wide, wide), *differences)) == [(8, ""), (8, ""), (0, "")]
 
 
 def test_products_take_the_other_side_by_its_interval():

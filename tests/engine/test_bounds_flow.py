@@ -18,6 +18,7 @@ from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.graph import Op, Tensor, TensorExtras
 from tosakit.ir.program import Region
 from tosakit.ir.types import encode
+from tosakit.numerics.program_intervals import program_intervals
 from tosakit.oracle.refmodel import ReferenceModel, Status
 from tosakit.oracle.state import one_step
 
@@ -228,7 +229,10 @@ def test_an_output_that_is_an_input_of_the_next_run_carries_its_error_over():
 
 @pytest.mark.refmodel
 def test_no_run_exceeds_a_bound():
-    """Programs with a variable, step by step: reads, a loop or branch on the way, CLAMPs that are rounded, writes."""
+    """Programs with a variable, step by step: reads, a branch on the way, CLAMPs that are rounded, writes.
+
+    Nor does any run leave the intervals of the program.
+    """
     told = Counter()
 
     @given(seed=st.integers(0, 2**32))
@@ -256,6 +260,7 @@ def test_no_run_exceeds_a_bound():
         before.regions.extend(program_regions)
         after = before.clone()
         found = output_bounds(after, run_steps(after, [coarse(int(rng.integers(1, 4)))], for_check=True).events)
+        intervals = program_intervals(before)
         states = [{"s": np.zeros(SHAPE, np.int16)} for _ in range(2)]
         worst = np.zeros(2)
         for _ in range(4):
@@ -267,6 +272,9 @@ def test_no_run_exceeds_a_bound():
             ]
             assert all(run.status is Status.VALID for run in runs), [run.message for run in runs]
             states = [{"s": run.outputs[2]} for run in runs]
+            for tensor, array in zip((value, both, s), runs[0].outputs, strict=True):
+                inside = (array >= intervals.of(tensor).low) & (array <= intervals.of(tensor).high)
+                assert np.all(inside), (tensor, intervals.of(tensor), array)
             gaps = [np.abs(a.astype(int) - b).max() for a, b in zip(runs[0].outputs, runs[1].outputs, strict=True)]
             worst = np.maximum(worst, gaps[:2])
         for bound, gap in zip(found, worst, strict=True):

@@ -45,10 +45,10 @@ def test_inputs_are_steered_by_the_signs_of_the_weights():
 
 
 def test_nothing_is_claimed_where_the_bound_is_not_attained():
-    """x - x is 0, which intervals do not know: the sum is safe, and no input can show otherwise."""
+    """x less a copy of it is 0, which intervals do not know: the sum is safe, and no input can show otherwise."""
     net = Net()
     x = net.input("x", I32, (1, 4))
-    y = net.op(ops.Sub(), (x, x), I32, (1, 4), "zero")
+    y = net.op(ops.Sub(), (x, net.identity(x)), I32, (1, 4), "zero")
     found = last(net.program(net.add(y, net.const([[1, 1, 1, 1]], I32))), inputs={"x": (-(1 << 30), 1 << 30)})
     assert found.safety in (Safety.SAFE, Safety.UNKNOWN)
     wide = last(net.program(net.add(y, net.const([[1 << 30] * 4], I32))), inputs={"x": (-(1 << 30), 1 << 30)})
@@ -90,6 +90,20 @@ def test_what_custom_operators_give_is_not_searched():
     variable = net.op(ops.Custom(), (x,), I32, (1,), "custom")
     found = last(net.program(net.add(variable, variable)))
     assert (found.safety, found.witness) == (Safety.UNKNOWN, None)
+
+
+def test_what_is_illegal_is_not_searched():
+    """INT16 has no ADD, a stride is at least one, and a shape no size below one: nothing runs, nothing fails."""
+    net = Net()
+    x = net.input("x", I8, (1, 4, 4, 1))
+    zeros = net.const([0], I8), net.const([0], I8)
+    attrs = ops.TransposeConv2d(out_pad=(0,) * 4, stride=(-5, 1), acc_type=I32)
+    operands = (x, net.const(np.ones((1, 1, 1, 1), int), I8), net.const([1 << 30], I32), *zeros)
+    y = net.op(attrs, operands, I32, (1, -3, 4, 1), "y")
+    few = net.op(attrs, operands[:4], I32, (1, 4, 4, 1), "few")
+    sums = [net.op(ops.Add(), (t, t), I32, t.shape, f"sum_{t.name}") for t in (y, few)]
+    found = tosakit.ranges(net.program(*sums), search=True).operators
+    assert [(op.safety, op.witness) for op in found] == [(Safety.UNKNOWN, None)] * 4
 
 
 def test_directions_of_a_convolution_are_its_weights():

@@ -8,7 +8,9 @@ from tosakit.cli.console import say, table
 from tosakit.cli.parser import source_of
 from tosakit.errors import InvalidArgument
 from tosakit.io.reader import load
+from tosakit.ir.types import Array
 from tosakit.oracle.ranges import OperatorRange, Ranges, Safety, TensorRange, ranges
+from tosakit.spec.verify import verify
 
 UNSAFE = 1
 """Exit code where an operator is unsafe."""
@@ -16,11 +18,14 @@ UNSAFE = 1
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand: 1 where an operator is unsafe, else 0."""
-    found = ranges(load(source_of(options.input)), parse_inputs(options.inputs), search=options.search)
+    program = load(source_of(options.input))
+    found = ranges(program, parse_inputs(options.inputs), search=options.search)
     if options.json:
         print(json.dumps(_as_json(found), indent=1))
     else:
         _print(found)
+    if errors := sum(finding.severity == "error" for finding in verify(program)):
+        say(f"the file is not legal TOSA (errors: {errors}), so take its numbers with care; tosakit check tells more")
     say(str(found))
     return UNSAFE if found.count(Safety.UNSAFE) else 0
 
@@ -55,8 +60,16 @@ def _shown(op: OperatorRange) -> list[str]:
     """What an input does to the operator, where one was found; JSON has the input itself."""
     if op.witness is None:
         return []
-    ends = [f"{name} from {array.min()} to {array.max()}" for name, array in op.witness.inputs.items()]
-    return [f"shown with {', '.join(ends)}: {op.witness.message.partition(chr(10))[0]}"]
+    values = ", ".join(_values(name, array) for name, array in op.witness.inputs.items())
+    message = re.sub(r" AT \S*/", " at ", op.witness.message.partition("\n")[0])  # of the model's own source
+    return [f"shown with {values}: {message}"]
+
+
+def _values(name: str, array: Array) -> str:
+    if not array.size:
+        return f"{name} empty"
+    low, high = array.min(), array.max()
+    return f"{name} = {low}" if low == high else f"{name} from {low} to {high}"
 
 
 def _channels(tensor: TensorRange) -> str:

@@ -40,6 +40,8 @@ def _add(op: AnyOp, of: Lookup) -> Interval:
 
 
 def _sub(op: AnyOp, of: Lookup) -> Interval:
+    if op.inputs[0] is op.inputs[1]:
+        return Interval(0, 0)
     return subtract(operand(op, 0, of), operand(op, 1, of))
 
 

@@ -19,6 +19,7 @@ from tosakit.numerics.program_intervals import program_intervals
 from tosakit.oracle.refmodel import ReferenceModel
 from tosakit.oracle.witness import Witness, find_witness
 from tosakit.spec.ranges import unproved
+from tosakit.spec.verify import verify
 
 _ANALYSED = {**INTEGER_RANGES, DType.BOOL: (0, 1)}
 
@@ -102,16 +103,24 @@ def ranges(
     given = _by_tensor(program.main, inputs or {})
     intervals = program_intervals(program, given)
     tensors, operators = list[TensorRange](), list[OperatorRange]()
+    illegal = _illegal(program) if search else {}
     for block in program.blocks:
         tensors.extend(_tensor_range(block, tensor, intervals.of(tensor)) for tensor in _computed(block))
         for index, op in enumerate(block.ops):
             if any(tensor.dtype in _ANALYSED for tensor in op.outputs) and op.inputs:
                 judged = _judged(block, index, op, intervals)
                 if search and judged.safety is not Safety.SAFE:
-                    found = find_witness(program, block, op, intervals, given, ReferenceModel(), timeout)
+                    found = find_witness(program, block, op, intervals, given, ReferenceModel(), timeout, illegal)
                     judged = _shown(judged, found)
                 operators.append(judged)
     return Ranges(tuple(tensors), tuple(operators))
+
+
+def _illegal(program: Program) -> dict[AnyOp, None]:
+    """Operators that break the rules of the specification by themselves, so that nothing can run them."""
+    errors = [finding for finding in verify(program) if finding.severity == "error" and finding.op_index is not None]
+    blocks = {block.name or "": block.ops for block in program.blocks}
+    return {blocks[e.block][e.op_index]: None for e in errors if e.block in blocks and e.op_index is not None}
 
 
 def _shown(judged: OperatorRange, witness: Witness | None) -> OperatorRange:

@@ -7,7 +7,7 @@ operands come out valid and the operator does not, or where the model lets a pro
 sum of one element shows: the model of tosa-tools 2026.8 does so in MUL without a shift and in the sums of convolutions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,16 +55,20 @@ def find_witness(
     inputs: Mapping[Tensor, Range],
     model: ReferenceModel,
     timeout: float,
+    illegal: Container[AnyOp] = (),
 ) -> Witness | None:
     """An input of the main block that breaks a REQUIRE of ``op``, an operator of ``block``; None where none is found.
 
-    ``inputs`` narrows inputs of the main block, for which ``intervals`` hold. Raises ToolMissing without the reference
-    model.
+    ``inputs`` narrows inputs of the main block, for which ``intervals`` hold; ``illegal`` operators run for none.
+    Raises ToolMissing without the reference model.
     """
-    if block is program.main:
-        above = _above(block, op.inputs)
-        if not any(other.is_stateful for other in (*above, op)):
-            return _on_way(Way(block, op, intervals, {}), model, timeout)
+    above = _above(block, op.inputs)
+    if any(other in illegal for other in (*above, op)):
+        return None
+    if block is program.main and not any(other.is_stateful for other in (*above, op)):
+        return _on_way(Way(block, op, intervals, {}), model, timeout)
+    if any(other in illegal for other in program.main.ops):
+        return None
     open_ways = (way for way in ways(program, op, inputs) if unproved(way.op, way.intervals))
     found = (_on_way(way, model, timeout) for way in open_ways)
     return next((witness for witness in found if witness is not None), None)

@@ -19,7 +19,7 @@ from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import BITS, INTEGER_RANGES
-from tosakit.numerics._interval import hull, subtract, times
+from tosakit.numerics._interval import UNBOUNDED, hull, subtract, times
 from tosakit.numerics._interval_sums import CONVOLUTIONS
 from tosakit.numerics.intervals import Interval, Intervals
 from tosakit.spec.call import Finding, constant_array
@@ -63,6 +63,8 @@ def _finding(
     if how:
         verb, severity = ("is", "error") if how == "always" else ("can be", "warning")
         message = f"{what} {verb} {interval.lowest} to {interval.highest}, {allowed}"
+        if interval.magnitude >= UNBOUNDED.magnitude:
+            message = f"nothing is known of {what}, {allowed}"
         yield Finding(code, message, tensors, cast(Any, severity))
 
 
