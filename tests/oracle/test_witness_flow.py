@@ -117,12 +117,13 @@ def test_an_operator_behind_control_flow_is_reached_through_it():
 
 def test_a_variable_has_its_initial_value_in_a_first_run():
     net = Net()
-    s, x = cell(net, dtype=I32), net.input("x", I32, SHAPE)
-    total = net.add(read(net, s), x)
-    write(net, total, s)
+    s, x = cell(net, dtype=I8), net.input("x", I32, SHAPE)
+    state = read(net, s)
+    write(net, net.input("z", I8, SHAPE), s)
+    total = net.add(net.op(ops.Cast(), (state,), I32, SHAPE, "wide"), x)
     program = net.program(net.add(total, net.const([[1, 1]], I32), "more"))
-    [(_, witness)] = unsafe(program, inputs={"x": (0, TOP)}).items()
-    assert TOP in witness.inputs["x"]
+    found = unsafe(program, inputs={"x": (0, TOP)})
+    assert TOP in found["main", "ADD"].inputs["x"]
 
 
 def test_ways_are_few_and_keep_their_conditions_apart():

@@ -8,6 +8,7 @@ taken as they are; others are tried either way, and an input takes this way only
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tosakit.engine._block_errors import reads_variable, written
 from tosakit.errors import TosakitError
 from tosakit.ir import ops
 from tosakit.ir.graph import AnyOp, Graph, Op, Tensor
@@ -106,7 +107,7 @@ class _Walk:
             self.block(main, now)
         except _Reached as end:
             return Way(self.graph, end.op, self.intervals, self.conditions)
-        except (_Stuck, TosakitError, ValueError):  # the last for faulty control flow
+        except (_Stuck, TosakitError, ValueError, KeyError):  # the last two for faulty control flow and state
             return None
         return None
 
@@ -131,10 +132,13 @@ class _Walk:
             now.update(zip(op.outputs, results, strict=True))
         elif isinstance(acts, ops.WhileLoop):
             self.loop(op, acts, now)
-        elif isinstance(acts, ops.VariableWrite):
-            self.cells[cell_key(op.output)] = now[op.inputs[0]]
-        elif isinstance(acts, ops.VariableRead):
+        elif reads_variable(op):
             now[op.output] = self.cell(op.inputs[0])
+        elif stored := written([op]):
+            for cell, value in stored:
+                if value is None:
+                    raise _Stuck
+                self.cells[cell_key(cell)] = now[value]
         elif isinstance(acts, Foreign):
             raise _Stuck
         elif not isinstance(acts, ops.Variable):

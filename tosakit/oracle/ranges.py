@@ -19,6 +19,7 @@ from tosakit.numerics.program_intervals import program_intervals
 from tosakit.oracle.refmodel import ReferenceModel
 from tosakit.oracle.witness import Witness, find_witness
 from tosakit.spec.ranges import unproved
+from tosakit.spec.variables import meaning
 from tosakit.spec.verify import verify
 
 _ANALYSED = {**INTEGER_RANGES, DType.BOOL: (0, 1)}
@@ -151,7 +152,7 @@ def _tensor_range(block: Graph, tensor: Tensor, interval: Interval) -> TensorRan
 
 def _judged(block: Graph, index: int, op: AnyOp, intervals: Intervals) -> OperatorRange:
     where = block.name or "", index, describe(op)
-    if isinstance(op.attrs, ops.Custom | Foreign):
+    if isinstance(meaning(op.attrs), ops.Custom | Foreign):
         return OperatorRange(*where, Safety.UNKNOWN, ("TOSA does not say what this operator computes",))
     findings = unproved(op, intervals)
     reasons = tuple(finding.message for finding in findings)
