@@ -14,6 +14,8 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.program import Program
 from tosakit.oracle.bisect import Origin, find_parting, origin_of
+from tosakit.testing import Seeded
+from tosakit.testing.programs import operator
 
 pytestmark = pytest.mark.refmodel
 KWS = next(path for path in CORPUS if path.stem == "dscnn_kws_a8w8")
@@ -116,3 +118,17 @@ def test_a_report_that_is_none_is_the_user_s_fault(
     Path("r.json").write_text(text, encoding="utf-8")
     assert main(["bisect", "a.tosa", "a.tosa", "--report", "r.json"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_variables_and_other_interfaces_say_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tosakit.save(chain(1), "a.tosa")
+    assert main(["bisect", "a.tosa", str(KWS)]) == 1
+    said = capsys.readouterr().err
+    assert 'the second program has no tensor "t0", which is an output of the first' in said
+    assert "where AFTER was rewritten from BEFORE, give the report of that: --report" in said
+    tosakit.save(operator(Seeded(0), ops.VariableRead), "state.tosa")
+    assert main(["bisect", "a.tosa", "state.tosa"]) == 2
+    assert 'the second program has a variable, "state0"' in capsys.readouterr().err

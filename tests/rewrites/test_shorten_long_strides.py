@@ -64,6 +64,11 @@ def test_an_accumulator_that_is_an_output_is_folded() -> None:
     assert names(result.program)[-1] == "CONV2D"
 
 
+def test_groups_that_a_kernel_does_not_fill_have_the_zero_point_of_the_weights_there() -> None:
+    program = convolution(Case(kernel=(5, 6)), rescaled=False)
+    kept(apply(RULE, program, when="all"))
+
+
 def test_weights_that_are_computed_are_not_folded() -> None:
     few = apply(RULE, convolution(PADDED, loose=True), when="all")
     assert names(few.program)[0] == "CONV2D"

@@ -10,11 +10,12 @@ from tests.support.build import Net
 from tests.support.ethos_u import FAMILIES, accepted, hazards
 from tests.support.rules import EVERY_INT16, apply, kept, names, run
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.program import Program
-from tosakit.ir.types import INTEGER_RANGES
+from tosakit.ir.types import INTEGER_RANGES, encode
 
 U55 = FAMILIES[0]
+PROPAGATE = NanPropagationMode.PROPAGATE
 NARROWING = ((DType.INT32, DType.INT16), (DType.INT32, DType.INT8), (DType.INT16, DType.INT8))
 
 
@@ -46,6 +47,19 @@ def test_values_around_every_power_of_two(target: DType) -> None:
 def test_every_int16_value() -> None:
     program = _net(DType.INT16, DType.INT8, EVERY_INT16.shape)
     [before], [after] = (run(p, EVERY_INT16).outputs for p in (program, apply(RULE, program, when="all").program))
+    assert np.array_equal(before, after)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-100, 127), (-128, 128), (-129, 127), (100, 300)])
+def test_both_ends_must_be_proved_to_fit(low: int, high: int) -> None:
+    net = Net()
+    x = net.input("x", DType.INT16, EVERY_INT16.shape)
+    ends = (encode(np.array([end]), DType.INT16) for end in (low, high))
+    clamped = net.op(ops.Clamp(*ends, nan_mode=PROPAGATE), (x,), DType.INT16, x.shape, "clamped")
+    program = net.program(net.op(ops.Cast(), (clamped,), DType.INT8, x.shape, "y"))
+    result = apply(RULE, program, when="all")
+    assert bool(result.events) is not (low >= -128 and high <= 127)
+    [before], [after] = (run(p, EVERY_INT16).outputs for p in (program, result.program))
     assert np.array_equal(before, after)
 
 

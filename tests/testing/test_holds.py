@@ -2,22 +2,29 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import rewrites
 import tosakit
 from tests.support.steps import rule, shift_constants, transform
 from tosakit.engine.contract import WithinLsb
+from tosakit.engine.driver import run_steps
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, Step
+from tosakit.errors import RuleBug
+from tosakit.io.qparams import apply_qparams, load_qparams
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.graph import Tensor
-from tosakit.testing import assert_rule_holds
+from tosakit.testing import Seeded, assert_rule_holds
+from tosakit.testing.programs import program
+from tosakit.testing.special import narrow_operands
 
 pytestmark = pytest.mark.refmodel
 
@@ -94,6 +101,19 @@ def test_a_broken_rule_is_caught_on_a_small_program_with_a_reproducer(kind: str,
     saved = tosakit.load(tmp_path / "fault.tosa")
     assert saved.operator_count == int(size.group(1))
     assert f"--rules {step.name}" in text
+
+
+def test_quantisation_parameters_are_pasted_too(tmp_path: Path) -> None:
+    sums = st.integers(0, 9).map(lambda seed: narrow_operands(Seeded(seed), program(Seeded(seed), most=1)))
+    broken = replace(rewrites.INSERT_INT16_RESCALE, replacement=lambda match, plan: 1 // 0)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError) as caught:
+        assert_rule_holds(broken, sums, examples=10, fires=0, leaves=0)
+    code = str(caught.value).partition("To save it:\n\n")[2].replace('"fault.', f'"{tmp_path}/fault.')
+    exec(compile(code, "reproducer", "exec"), {})  # it is ours, and made to be pasted
+    saved = tosakit.load(tmp_path / "fault.tosa")
+    apply_qparams(saved, load_qparams(tmp_path / "fault.qparams.json"))
+    with pytest.raises(RuleBug, match="failed at"):
+        run_steps(saved, [broken])
 
 
 def test_rules_that_go_on_for_ever_are_caught() -> None:

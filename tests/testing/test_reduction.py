@@ -125,6 +125,13 @@ def test_quantisation_parameters_go_along(file: Path) -> None:
     assert Path("small.qparams.json").exists()
 
 
+def test_a_command_that_fails_on_anything_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reduce", "fault.tosa", "--failing", f"{PYTHON} 'raise SystemExit(2)'", "-o", "small.tosa"]) == 0
+    assert "perhaps it never looks at the file" in capsys.readouterr().err
+    assert main(["reduce", "fault.tosa", "--failing", HAS_ADD, "-o", "small.tosa"]) == 0
+    assert "perhaps it never looks at the file" not in capsys.readouterr().err
+
+
 def test_a_command_is_told_by_how_it_ends(file: Path) -> None:
     loaded = tosakit.load(file)
     assert FailingCommand(HAS_ADD, 60).ends(loaded) == 7

@@ -9,7 +9,7 @@ from typing import Any
 from tosakit.cli.compare import finite
 from tosakit.cli.console import progress_bars, say
 from tosakit.cli.parser import source_of
-from tosakit.errors import InvalidArgument
+from tosakit.errors import InvalidArgument, NotEquivalent
 from tosakit.io.reader import load
 from tosakit.oracle.bisect import UNKNOWN, Parting, find_parting, origin_of
 
@@ -23,16 +23,23 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidArgument("only one of the two files can come from stdin")
     origin = origin_of(_report(options.report)) if options.report else UNKNOWN
     before, after = load(source_of(options.before)), load(source_of(options.after))
-    with progress_bars() as progress:
-        found = find_parting(
-            before,
-            after,
-            tolerance=options.tolerance,
-            vectors=options.vectors,
-            seed=options.seed,
-            origin=origin,
-            progress=progress("comparing"),
-        )
+    try:
+        with progress_bars() as progress:
+            found = find_parting(
+                before,
+                after,
+                tolerance=options.tolerance,
+                vectors=options.vectors,
+                seed=options.seed,
+                origin=origin,
+                progress=progress("comparing"),
+            )
+    except NotEquivalent as error:
+        if options.report:
+            raise
+        raise NotEquivalent(
+            f"{error}; where AFTER was rewritten from BEFORE, give the report of that: --report"
+        ) from None
     if options.json:
         print(json.dumps({**asdict(found), "difference": finite(found.difference)}, indent=1))
     elif found.tensor:
@@ -71,4 +78,4 @@ def _summary(found: Parting, tolerance: float) -> str:
         return f'parted at "{found.tensor}": {found.difference:g} LSB, beyond {tolerance:g}; {compared}'
     if found.verdict == "invalid":
         return f'no valid result from "{found.tensor}" on: {found.message}; {compared}'
-    return f"nothing could be compared: {found.message}"
+    return f"nothing could be compared: {found.message.removeprefix('nothing could be compared; ')}"

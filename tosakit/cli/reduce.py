@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
         f"{program.operator_count} ops -> {found.program.operator_count} ops; "
         f"still {fault if isinstance(fault, str) else f'exit code {fault}'}; {found.tried} runs, {ending}"
     )
+    if not found.program.operator_count:
+        say("the command fails without any operator too, so perhaps it never looks at the file; run it by hand to see")
     return 0
 
 

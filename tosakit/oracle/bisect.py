@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tosakit.engine.rule import BoundaryChange
-from tosakit.errors import InvalidArgument
+from tosakit.errors import InvalidArgument, NotEquivalent, Unsupported
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
 from tosakit.ir.program import Program
@@ -73,10 +73,21 @@ def find_parting(
     tolerance is absolute. ``origin`` tells of the rewrites between them: what they gave other scales is compared at the
     outputs only. Where ``after`` has no
     valid result the first tensor is searched for that it cannot compute, in log2(compared) runs. Raises as
-    :func:`~tosakit.oracle.equivalence.check_equivalence`, and InvalidArgument for a negative tolerance.
+    :func:`~tosakit.oracle.equivalence.check_equivalence`, InvalidArgument for a negative tolerance, Unsupported for
+    programs with variables, and NotEquivalent where ``after`` lacks a name that is an output of ``before``.
     """
     if not tolerance >= 0:
         raise InvalidArgument(f"a tolerance of {tolerance:g} LSB; give 0 or more")
+    for which, program in (("first", before), ("second", after)):
+        cell = next((t.name for block in program.blocks for t in block.tensors if t.extras.variable), None)
+        if cell is not None:
+            raise Unsupported(
+                f'the {which} program has a variable, "{cell}", and what it computes depends on earlier runs; turn '
+                "variables into inputs in both files first: tosakit rewrite IN --rules variables_as_inputs --set "
+                "variables_as_inputs.when=all -o OUT"
+            )
+    if lost := [t.name for t in before.main.outputs if all(t.name != other.name for other in after.main.tensors)]:
+        raise NotEquivalent(f'the second program has no tensor "{lost[0]}", which is an output of the first')
     names = _common(before, after, [*(change.name for change in origin.boundary), *origin.rescaled])
 
     def compare(count: int) -> Equivalence:

@@ -12,12 +12,12 @@ from tosakit.catalogue import Catalogue, load_catalogue, option_types
 from tosakit.engine.driver import run_steps
 from tosakit.engine.rule import Rule, Step
 from tosakit.errors import InvalidModel, TosakitError
-from tosakit.io.qparams import dump_qparams
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps
 from tosakit.ir.program import Program
 from tosakit.testing import programs
 from tosakit.testing.choices import Choices, Seeded
+from tosakit.testing.holds import qparams_of
 from tosakit.testing.mutation import mutated
 from tosakit.testing.properties import Fault, Setting, Trial, examine
 from tosakit.testing.reduction import reduce_program
@@ -187,7 +187,6 @@ def _found(case: Case, program: Program, fault: Fault) -> Found:
     options = {
         name: {f.name: getattr(chosen, f.name) for f in fields(chosen)} for name, chosen in case.setting.options.items()
     }
-    quantized = any(tensor.quantization for block in program.blocks for tensor in block.tensors)
     return Found(
         key=f"{case.subject}: {fault.kind}: {_without_names(fault.message)}",
         case=case.number,
@@ -198,7 +197,7 @@ def _found(case: Case, program: Program, fault: Fault) -> Found:
         target=case.setting.target,
         options=options,
         model=dumps(program),
-        qparams=dump_qparams(program) if quantized else "",
+        qparams=qparams_of(program),
         operators=program.operator_count,
     )
 

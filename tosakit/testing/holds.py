@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tosakit.engine.rule import Step
 from tosakit.errors import InvalidArgument
+from tosakit.io.qparams import dump_qparams
 from tosakit.ir.program import Program
 from tosakit.ir.text import format_program
 from tosakit.testing.properties import Fault, Setting, Trial, examine
@@ -144,13 +145,22 @@ def _report(step: Step, setting: Setting, broken: _Broken) -> str:
         f"{step.name}: {fault.kind}: {fault.message}\n"
         f"on this program of {size}:\n\n"
         f"{text}\n"
-        f"To save it:\n\n{reproducer(text, step, setting)}"
+        f"To save it:\n\n{reproducer(text, step, setting, qparams_of(found.program))}"
     )
 
 
-def reproducer(text: str, step: Step, setting: Setting) -> str:
-    """Python that saves a program given as text, and the command that runs the step on it."""
-    if '"""' in text:
+def qparams_of(program: Program) -> str:
+    """The file of quantisation parameters beside a program, "" where there are none."""
+    quantized = any(tensor.quantization for block in program.blocks for tensor in block.tensors)
+    return dump_qparams(program) if quantized else ""
+
+
+def reproducer(text: str, step: Step, setting: Setting, qparams: str = "") -> str:
+    """Python that saves a program given as text, and the command that runs the step on it.
+
+    ``qparams`` is the content of the file of quantisation parameters beside it, "" for none.
+    """
+    if '"""' in text + qparams:
         raise InvalidArgument('the text holds """, which ends the string it is pasted as')
     options = setting.options.get(step.name)
     chosen = (
@@ -169,9 +179,9 @@ def reproducer(text: str, step: Step, setting: Setting) -> str:
             f"--seed {setting.seed}",
         ]
     )
-    return (
-        "import tosakit\n"
-        "from tosakit.ir.text import parse_program\n\n"
-        f'tosakit.save(parse_program(r"""\n{text}"""), "fault.tosa")\n'
-        f"# {command}\n"
-    )
+    beside = f'Path("fault.qparams.json").write_text(r"""{qparams}""")\n' if qparams else ""
+    imports = ["from pathlib import Path\n"] * bool(qparams) + [
+        "import tosakit",
+        "from tosakit.ir.text import parse_program",
+    ]
+    return "\n".join(imports) + f'\n\ntosakit.save(parse_program(r"""\n{text}"""), "fault.tosa")\n{beside}# {command}\n'
