@@ -20,9 +20,9 @@ from tosakit.ir.graph import AnyOp, Graph, Op, OpRecord, Tensor
 from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program, Region
 from tosakit.ir.types import INTEGER_RANGES, Array
+from tosakit.oracle.demands import Demand, demands_on_inputs, narrowed
 from tosakit.oracle.difference import distances
 from tosakit.oracle.equivalence import run_vectors
-from tosakit.oracle.indices import Indices, index_inputs, narrowed
 from tosakit.oracle.inputs import InputSpec, input_vectors
 from tosakit.oracle.refmodel import ReferenceModel, Status
 
@@ -192,11 +192,11 @@ def _cut_out(event: Event, vectors: int, seed: int) -> _Cut:
             "the rule must name the operators in between in `covers`"
         )
     cut = dict.fromkeys([*read, *after_inputs])
-    limits: dict[Tensor, Indices] = {}
+    limits: dict[Tensor, Demand] = {}
     if before is not None:
-        indices = index_inputs(before)
+        demands = demands_on_inputs(before)
         pairs = zip(before_inputs, before.main.inputs, strict=True)
-        limits = {tensor: indices[twin] for tensor, twin in pairs if twin in indices}
+        limits = {tensor: demands[twin] for tensor, twin in pairs if twin in demands}
     return _Cut(before, before_inputs, after, after_inputs, _draw(event, list(cut), limits, vectors, seed))
 
 
@@ -208,14 +208,14 @@ def _read(event: Event) -> dict[Tensor, None]:
 
 
 def _draw(
-    event: Event, cut: Sequence[Tensor], indices: Mapping[Tensor, Indices], vectors: int, seed: int
+    event: Event, cut: Sequence[Tensor], demands: Mapping[Tensor, Demand], vectors: int, seed: int
 ) -> list[dict[Tensor, Array]]:
     specs = []
     for tensor in cut:
         proved = event.ranges.get(tensor)
         low, high = (None, None) if proved is None else (proved.low, proved.high)
         spec = InputSpec(tensor.name, tensor.dtype, tensor.shape, low, high)
-        specs.append(narrowed(spec, indices.get(tensor)))
+        specs.append(narrowed(spec, demands.get(tensor)))
     count = vectors if specs else 1
     return [dict(zip(cut, vector, strict=True)) for vector in input_vectors(specs, count, seed)]
 

@@ -18,8 +18,8 @@ from tosakit.ir.graph import Tensor
 from tosakit.ir.program import Program, Version
 from tosakit.ir.types import INTEGER_RANGES, Array, numpy_dtype
 from tosakit.oracle.cost import default_vectors
+from tosakit.oracle.demands import demands_on_inputs, narrowed
 from tosakit.oracle.difference import OutputDifference, Tally
-from tosakit.oracle.indices import index_inputs, narrowed
 from tosakit.oracle.inputs import InputSpec, input_vectors
 from tosakit.oracle.packing import run_packed
 from tosakit.oracle.refmodel import ReferenceModel, RunResult, Status
@@ -77,15 +77,15 @@ class Equivalence:
 
 
 def input_specs(program: Program) -> list[InputSpec]:
-    """What each input of the main block must be, in file order: those that are indices name rows that exist.
+    """What each input of the main block must be, in file order: those that operators take some values of hold such.
 
     Raises InvalidArgument for an unranked one.
     """
     for tensor in program.main.inputs:
         if tensor.extras.is_unranked:
             raise InvalidArgument(f'input "{tensor.name}" has no rank; give it a static shape')
-    indices = index_inputs(program)
-    return [narrowed(InputSpec(t.name, t.dtype, t.shape), indices.get(t)) for t in program.main.inputs]
+    demands = demands_on_inputs(program)
+    return [narrowed(InputSpec(t.name, t.dtype, t.shape), demands.get(t)) for t in program.main.inputs]
 
 
 def check_equivalence(
