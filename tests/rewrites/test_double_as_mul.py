@@ -8,7 +8,7 @@ from rewrites.double_as_mul import RULE
 from tests.support.build import Net
 from tests.support.ethos_u import hazards
 from tests.support.rules import apply, kept, names
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.program import Program
 from tosakit.oracle.equivalence import check_equivalence
 
@@ -44,6 +44,17 @@ def test_the_suspected_miscompile_is_gone_and_every_value_is_kept(
     assert names(result.program) == ["RESCALE", "MUL", "RESCALE"]
     assert not [h for h in hazards(result.program, U55) if "x + x" in h.message]
     assert check_equivalence(program, result.program, vectors=8).equal
+
+
+def test_operands_that_round_in_two_ways_are_not_the_same() -> None:
+    net = Net()
+    x = net.input("x", DType.INT16, (2, 3))
+    modes = (RoundingMode.SINGLE_ROUND, RoundingMode.DOUBLE_ROUND)
+    left, right = (
+        net.rescale(x, DType.INT32, 1254950641, 33, mode.name, scale32=True, rounding_mode=mode) for mode in modes
+    )
+    assert not apply(RULE, net.program(net.add(left, right)), when="all").events
+    assert apply(RULE, net.program(net.add(left, left)), when="all").events
 
 
 @pytest.mark.parametrize(

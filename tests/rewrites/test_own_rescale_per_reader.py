@@ -12,6 +12,7 @@ from tests.support.ethos_u import hazards
 from tests.support.rules import apply, kept, names
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, NanPropagationMode
+from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program
 from tosakit.oracle.equivalence import check_equivalence
 
@@ -45,6 +46,34 @@ def test_every_reader_has_its_own_and_results_are_identical(kinds: list[ops.Add]
     if result.events:
         kept(result, vectors=4)
     assert check_equivalence(program, result.program, vectors=4).equal
+
+
+LOW = ("low", [[1, 2, 3]], DType.INT32)
+EVERY_KIND = {
+    ops.Add(): (LOW,),
+    ops.Sub(): (LOW,),
+    ops.Mul(): (LOW, ("shift", [0], DType.INT8)),
+    MAXIMUM: (LOW,),
+    ops.Minimum(nan_mode=NanPropagationMode.PROPAGATE): (LOW,),
+    ops.ArithmeticRightShift(round=False): (LOW,),
+    ops.LogicalLeftShift(): (LOW,),
+    ops.Abs(): (),
+}
+"""Every operator that counts as a reader, with the constants it reads beside."""
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: kind.NAME)
+def test_every_kind_of_reader_counts(kind: Attributes) -> None:
+    net = Net()
+    wide = net.rescale(net.input("x", DType.INT8, (2, 3)), DType.INT32, 1 << 14, 14, "wide")
+    beside = [net.const(values, dtype, name) for name, values, dtype in EVERY_KIND[kind]]
+    results = [net.op(kind, (wide, *beside), DType.INT32, (2, 3), f"y{i}") for i in range(2)]
+    result = kept(apply(RULE, net.program(*results), when="all"))
+    assert names(result.program).count("RESCALE") == 2
+
+
+def test_no_kind_of_reader_is_left_out() -> None:
+    assert [type(kind) for kind in EVERY_KIND] == list(READERS)
 
 
 def test_the_suspected_miscompile_is_gone() -> None:

@@ -50,6 +50,19 @@ def test_the_limits_of_int48_are_kept() -> None:
     assert before.outputs[0].tolist() == after.outputs[0].tolist() == values.tolist()
 
 
+@pytest.mark.parametrize("multiplier", [1 << 15, (1 << 16) - 1, (1 << 31) - 1])
+def test_every_multiplier_of_more_than_15_bits_counts(multiplier: int) -> None:
+    assert apply(RULE, _net(multiplier), target=U85).events
+
+
+def test_one_reader_that_loses_bits_is_enough() -> None:
+    net = Net()
+    acc = net.conv2d(net.input("x", DType.INT16, (1, 2, 2, 3)), np.full((2, 3), 5, np.int8), [0, 0])
+    one = net.rescale(acc, DType.INT32, 1 << 14, 14, "one")
+    readers = [net.rescale(one, DType.INT16, m, 40, f"y{m}", scale32=True) for m in (100, WIDE, 200)]
+    kept(apply(RULE, net.program(*readers), target=U85))
+
+
 @pytest.mark.parametrize(
     ("program", "target"),
     [
