@@ -1,24 +1,30 @@
 """What the forms of a rewrite cost on each accelerator, as Vela estimates: ``python -m tests.perf.costs``.
 
-Writes the table of docs/costs.md (``--check`` only compares) from the corpus beside the checkout, and says where the
-default is not the cheapest form and where the ethos-u pipeline makes a model slower that Vela takes as it is.
+Writes the table of docs/costs.md (``--check`` only compares) from the corpus beside the checkout and from small
+graphs, and says where the default is not the cheapest form and where the ethos-u pipeline makes a model slower that
+Vela takes as it is.
 """
 
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests.backend.compare_vela import CORPUS, quantised
+from tests.support.indices import drawn_indices, indexed
+from tests.support.strides import Case, convolution
 from tests.support.vela_pool import FAMILIES, Job, Verdict, compile_all
 from tosakit import rewrite
 from tosakit.backend.obstacles import find_obstacles
 from tosakit.errors import TosakitError
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps
+from tosakit.ir.program import Program
 
 PAGE = Path(__file__).parents[2] / "docs" / "costs.md"
 BEGIN, END = "<!-- begin of costs -->", "<!-- end of costs -->"
@@ -54,6 +60,21 @@ def _widened(form: str) -> Form:
     return Form(form, pipeline="int16", options={"widen_int8_activations.rescale_form": form})
 
 
+STEM = Case(out=(14, 14), kernel=(16, 16), stride=(16, 16), channels=(3, 192))
+GRAPHS: dict[str, Callable[[], Program]] = {
+    "16x16 patches of 224x224x3": lambda: convolution(STEM),
+    "4x4 patches of 224x224x3": lambda: convolution(Case(out=(56, 56), kernel=(4, 4), channels=(3, 96))),
+    "7x7, stride 4, padded, 223x223x3": lambda: convolution(
+        Case(out=(56, 56), kernel=(7, 7), pad=(3, 3, 3, 3), channels=(3, 64))
+    ),
+    "3x3 depthwise, stride 4, padded, 63x63x64": lambda: convolution(
+        Case(out=(16, 16), pad=(1, 1, 1, 1), channels=(64, 64), depthwise=True)
+    ),
+    "10 of 100 rows of 64": lambda: indexed((1, 100, 64), drawn_indices(np.random.default_rng(0), 1, 100, 10)),
+    "64 of 64 rows of 8": lambda: indexed((1, 64, 8), drawn_indices(np.random.default_rng(0), 1, 64, 64)),
+}
+"""INT8 graphs of one operator, for what no model of the corpus has."""
+
 CHOICES = (
     against_native("int16 TRANSPOSE_CONV2D", "transpose_conv2d_as_conv2d", "transpose_conv_a16w8", "unet_a16w8"),
     against_native("CONV3D", "conv3d_as_conv2d", "conv3d_a8w8", "conv3d_a16w8"),
@@ -64,6 +85,8 @@ CHOICES = (
         "int16 REDUCE_SUM", "keep_rescale_apart", "mean_hw_a16w8", "dscnn_kws_a16w8", "transformer_block_a16w8"
     ),
     against_native("INT48 bias", "split_int48_bias", "conv3x3_s1_a16w8", "dscnn_kws_a16w8", "resblock_a16w8"),
+    against_native("stride above 3", "shorten_long_strides", *list(GRAPHS)[:4]),
+    against_native("GATHER by constants", "constant_indices_as_movement", *list(GRAPHS)[4:]),
     Choice(
         "INT48 to int16 after widening",
         ("conv3x3_s1_a8w8", "dscnn_kws_a8w8", "resblock_a8w8"),
@@ -73,9 +96,8 @@ CHOICES = (
 )
 
 
-def rewritten(path: Path, form: Form, accelerator: str) -> bytes | None:
-    """The file in one form for one accelerator; None where the rules refuse."""
-    program = load(path)
+def rewritten(program: Program, form: Form, accelerator: str) -> bytes | None:
+    """The program in one form for one accelerator; None where the rules refuse."""
     if not form.rules and not form.pipeline:
         return dumps(program)
     try:
@@ -95,9 +117,10 @@ def measure(corpus: Path) -> Cells:
     jobs: list[Job] = []
     keys: list[tuple[tuple[str, str, str], str, bool]] = []
     for choice, model, accelerator in _points():
-        default = rewritten(paths[model], choice.default, accelerator)
+        program = GRAPHS[model]() if model in GRAPHS else load(paths[model])
+        default = rewritten(program, choice.default, accelerator)
         for form in choice.forms:
-            data = rewritten(paths[model], form, accelerator)
+            data = rewritten(program, form, accelerator)
             if data is not None:
                 jobs.append(Job(form.name, data, accelerator))
                 keys.append(((choice.what, model, form.name), accelerator, data == default))

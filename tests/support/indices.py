@@ -35,7 +35,7 @@ def indexed(
     return net.program(net.op(ops.Scatter(), (values, rows, written), dtype, shape, "y"))
 
 
-def drawn_indices(rng: np.random.Generator, batch: int, count: int, width: int, *, distinct: bool) -> Indices:
+def drawn_indices(rng: np.random.Generator, batch: int, count: int, width: int, *, distinct: bool = True) -> Indices:
     """Indices below ``count``, [batch, width]; with ``distinct`` (width at most count) none comes twice in a batch."""
     lines = [rng.choice(count, width, replace=not distinct) for _ in range(batch)]
     return np.stack(lines).astype(np.int64)
