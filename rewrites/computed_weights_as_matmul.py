@@ -46,7 +46,9 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     conv = match[CONV]
     x, weight, bias, *zero_points = conv.inputs
     loose = [tensor for tensor in (weight, bias) if not _is_fixed(tensor)]
-    if not context.options.acts(context.target) or not loose or x.dtype not in (DType.INT8, DType.INT16):
+    if not context.options.acts(context.target) or not loose or not conv.output.is_used:
+        return None
+    if x.dtype not in (DType.INT8, DType.INT16):
         return None
     if min(*x.shape, *weight.shape) < 1:
         return Refusal(f'"{x.name}" or "{weight.name}" has a shape that is not static')
