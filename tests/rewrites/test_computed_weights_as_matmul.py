@@ -38,6 +38,19 @@ def test_golden(golden: Callable[..., None]) -> None:
     golden(RULE, options={RULE.name: RULE.options("all")})
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_padded_kernel_with_dilation_and_zero_points(kind: str) -> None:
+    form = {
+        "kernel": (2, 3),
+        "stride": (2, 3),
+        "dilation": (1, 2),
+        "pad": (1, 0, 2, 3),
+        "out": (2, 3),
+        "zeros": (5, -7),
+    }
+    kept(apply(RULE, _net(kind, ic=3, oc=2, n=2, **form), when="all"), vectors=3)
+
+
 @settings(max_examples=16)
 @given(st.data())
 def test_every_kernel_stride_dilation_and_padding(data: st.DataObject) -> None:
