@@ -124,7 +124,11 @@ def test_a_case_is_the_same_program_and_setting_again() -> None:
     assert run_case(Plan(seed=1), 3) == run_case(Plan(seed=1), 3)
 
 
-@pytest.mark.parametrize("step", rewrites.RULES, ids=lambda step: step.name)
+FIRING = [step for step in rewrites.RULES if step is not rewrites.MERGE_AXES]
+"""All but the one for more than six axes, which neither the programs drawn nor the reference model have."""
+
+
+@pytest.mark.parametrize("step", FIRING, ids=lambda step: step.name)
 def test_every_shipped_rule_fires_and_leaves_alone_within_a_few_cases(step: Step) -> None:
     plan = Plan(names=(step.name,))
     seen: set[bool] = set()
