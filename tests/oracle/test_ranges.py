@@ -7,7 +7,7 @@ import tosakit
 from tests.support.build import Net
 from tosakit.errors import InvalidArgument
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, RoundingMode
 from tosakit.oracle.ranges import Safety
 
 I8, I16, I32 = DType.INT8, DType.INT16, DType.INT32
@@ -71,6 +71,15 @@ def test_what_nothing_is_known_of_is_not_safe():
     values, index, new = net.input("v", I8, (1, 4, 2)), net.input("index", I32, (1, 2)), net.input("n", I8, (1, 2, 2))
     program = net.program(net.op(ops.Scatter(), (values, index, new), I8, (1, 4, 2), "y"))
     assert "comes twice" in verdicts(program, inputs={"index": (0, 3)})["SCATTER"].reasons[0]
+
+
+def test_rounding_that_nobody_defines_is_said_to_be_the_reason():
+    net = Net()
+    x = net.input("x", I16, (1, 2))
+    y = net.rescale(x, I16, 1 << 14, 14, rounding_mode=RoundingMode.INEXACT_ROUND)
+    found = verdicts(net.program(y))["RESCALE"]
+    assert found.safety is Safety.UNKNOWN
+    assert found.reasons == ("INEXACT_ROUND leaves open how it rounds, so that the scaled operand is not known",)
 
 
 def test_a_window_of_large_values_can_overflow():

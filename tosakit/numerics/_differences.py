@@ -199,6 +199,17 @@ def _product(a: Bound, b: Bound) -> Any:
     return a * b
 
 
+def divided(op: AnyOp, view: View) -> "Bound | Unbounded":
+    """INTDIV, with the unit of the operand: rounding apart."""
+    divisor = view.intervals.of(op.inputs[1])
+    if (wrong := must_agree(op, view, (1,))) is not None:
+        return wrong
+    if divisor.lowest <= 0 <= divisor.highest:
+        return Unbounded("INTDIV has a divisor that can change its sign")
+    least = min(abs(divisor.lowest), abs(divisor.highest))
+    return -(-reach(operand(op, 0, view.off)) // least)
+
+
 def _clamp(op: AnyOp, view: View) -> "Bound | Unbounded":
     attrs, dtype = op.attrs, op.output.dtype
     error = reach(operand(op, 0, view.off))

@@ -24,6 +24,7 @@ from tosakit.numerics._differences import (
     View,
     by_rule,
     detached,
+    divided,
     in_reach,
     largest,
     mul,
@@ -93,16 +94,6 @@ def _shifted(op: AnyOp, view: View) -> "Bound | Unbounded":
     return must_agree(op, view, (1,)) or -(-reach(operand(op, 0, view.off)) >> shift)
 
 
-def _intdiv(op: AnyOp, view: View) -> "Bound | Unbounded":
-    divisor = view.intervals.of(op.inputs[1])
-    if (wrong := must_agree(op, view, (1,))) is not None:
-        return wrong
-    if divisor.lowest <= 0 <= divisor.highest:
-        return Unbounded("INTDIV has a divisor that can change its sign")
-    least = min(abs(divisor.lowest), abs(divisor.highest))
-    return -(-reach(operand(op, 0, view.off)) // least)
-
-
 def _table(op: AnyOp, view: View) -> "Bound | Unbounded":
     """The largest difference between what codes in reach give that are at most the error apart."""
     found = table_values(op)
@@ -119,5 +110,5 @@ _RULES: "Mapping[type[Attributes], Rule]" = {
     ops.Rescale: _rescale,
     ops.Table: _table,
     ops.ArithmeticRightShift: _shifted,
-    ops.IntDiv: _intdiv,
+    ops.IntDiv: divided,
 }

@@ -34,6 +34,7 @@ from tosakit.numerics._differences import (
     Unbounded,
     View,
     by_rule,
+    divided,
     in_reach,
     largest,
     mul,
@@ -193,13 +194,8 @@ def _shifted(op: AnyOp, view: View) -> "Bound | Unbounded":
 
 
 def _intdiv(op: AnyOp, view: View) -> "Bound | Unbounded":
-    divisor = view.intervals.of(op.inputs[1])
-    if (wrong := must_agree(op, view, (1,))) is not None:
-        return wrong
-    if divisor.lowest <= 0 <= divisor.highest:
-        return Unbounded("INTDIV has a divisor that can change its sign")
-    least = min(abs(divisor.lowest), abs(divisor.highest))
-    return 2 * _HALF - (-reach(operand(op, 0, view.off)) // least)
+    result = divided(op, view)
+    return result if isinstance(result, Unbounded) else result + 2 * _HALF
 
 
 _ROUNDING: "Mapping[type[Attributes], Rule]" = {

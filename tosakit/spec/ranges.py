@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import BITS, INTEGER_RANGES
@@ -127,6 +127,9 @@ def _rescale(op: AnyOp, intervals: Intervals) -> Iterator[Finding]:
         allowed = f"with shift {limit.bit_length()} it must be {-limit} to {limit - 1}"
         how = _outside(value, -half, half - 1)
         yield from _finding(how, "RescaleInputRange", "the operand less input_zp", value, allowed, (source,))
+        return
+    if attrs.rounding_mode == RoundingMode.INEXACT_ROUND:
+        yield _unknown("INEXACT_ROUND leaves open how it rounds, so that the scaled operand is not known", source)
         return
     exact = intervals.unclipped(op)
     shift_back = intervals.of(op.inputs[4])
