@@ -8,6 +8,7 @@ from rewrites.bitwise_as_tables import RULE as BITWISE_AS_TABLES
 from rewrites.bool_as_int32 import RULE as BOOL_AS_INT32
 from rewrites.bool_interface_as_int8 import TRANSFORM as BOOL_INTERFACE_AS_INT8
 from rewrites.computed_weights_as_matmul import RULE as COMPUTED_WEIGHTS_AS_MATMUL
+from rewrites.cond_if_as_select import TRANSFORM as COND_IF_AS_SELECT
 from rewrites.constant_indices_as_movement import RULE as CONSTANT_INDICES_AS_MOVEMENT
 from rewrites.conv3d_as_conv2d import RULE as CONV3D_AS_CONV2D
 from rewrites.deduplicate_constants import TRANSFORM as DEDUPLICATE_CONSTANTS
@@ -55,6 +56,7 @@ RULES: tuple[Step, ...] = (
     RESIZE_BILINEAR_AS_CONV2D,
     RESIZE_NEAREST_AS_MOVEMENT,
     BOOL_INTERFACE_AS_INT8,
+    COND_IF_AS_SELECT,
     BOOL_AS_INT32,
     ARGMAX_AS_MAXIMUM,
     INT32_REDUCTION_AS_HALVES,
@@ -93,6 +95,7 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         VARIABLES_AS_INPUTS,
         IDENTITY_FOR_PASSED_OUTPUTS,
         MERGE_AXES,
+        COND_IF_AS_SELECT,
         BOOL_AS_INT32,
         ARGMAX_AS_MAXIMUM,
         INT32_REDUCTION_AS_HALVES,

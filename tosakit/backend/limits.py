@@ -35,6 +35,7 @@ INTEGERS = (DType.INT8, DType.INT16, DType.INT32)
 RULES: dict[str, tuple[str, ...]] = {
     "ARGMAX": ARGMAX_RULE,
     **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), ("int32_reduction_as_halves",)),
+    "COND_IF": ("cond_if_as_select",),
     "GATHER": ("gather_as_matmul",),
     "SCATTER": ("scatter_as_matmul",),
     **dict.fromkeys(("ARITHMETIC_RIGHT_SHIFT", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"), SHIFT_RULE),
