@@ -397,13 +397,6 @@ ETHOS_U = (
         "[*padding, (0, 0)], 0)",
     ),
     Mutant(
-        "computed_weights_as_matmul",
-        "bias not counted",
-        "rewrites/computed_weights_as_matmul.py",
-        "if sums + added >= 1 << 31:",
-        "if sums >= 1 << 31:",
-    ),
-    Mutant(
         "fold_constants",
         "the demanded ones only for no target",
         "rewrites/fold_constants.py",
@@ -416,5 +409,8 @@ ETHOS_U = (
         "rewrites/_constant_values.py",
         "(x.astype(np.int64) - low & (high - low)) + low",
         "(x.astype(np.int64) - low - 1 & (high - low)) + low + 1",
+    ),
+    Mutant(
+        "cond_if_as_select", "branches exchanged", "rewrites/cond_if_as_select.py", "(fitting, a, b)", "(fitting, b, a)"
     ),
 )
