@@ -170,6 +170,11 @@ def test_the_rules_listed_are_the_rules_there_are() -> None:
         assert again == ["remove_dead_code"], name
 
 
+def test_the_page_on_ethos_u_names_every_rule_of_its_pipeline() -> None:
+    page = (ROOT / "docs" / "ethos-u.md").read_text(encoding="utf-8")
+    assert [step.name for step in rewrites.PIPELINES["ethos-u"] if f"`{step.name}`" not in page] == []
+
+
 def test_private_modules_of_rules_define_none() -> None:
     for path in sources("rewrites"):
         if path.name.startswith("_") and path.name != "__init__.py":
