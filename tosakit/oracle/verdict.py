@@ -237,12 +237,12 @@ class _Check:
             return
         name, contract = open_events[0].rule, open_events[0].contract
         if all(isinstance(event.contract, Exact) for event in stage.result.events):
-            self.reasons.extend(f"{name}: {breach}" for breach in self._differences(stage))
+            self._differences(name, stage)
         else:
             self.cannot(f'{name} cannot be checked: it promises "{contract}" and brings no check of its own', False)
 
-    def _differences(self, stage: Stage) -> Iterator[str]:
-        """Why the two programs of an exact stage are not known to compute the same."""
+    def _differences(self, name: str, stage: Stage) -> None:
+        """Whether the two programs of an exact stage are known to compute the same."""
         if same_computation(stage.before, stage.after, stage.result.boundary):
             return
         same = check_equivalence(
@@ -256,8 +256,10 @@ class _Check:
             timeout=self.timeout,
             model=self.model,
         )
-        if not same.equal:
-            yield f"it promises to be exact, and running the program before and after it shows: {same}"
+        if same.verdict is Verdict.UNKNOWN:
+            self.cannot(f"{name} cannot be checked: it promises to be exact, and {same}", False)
+        elif not same.equal:
+            self.reasons.append(f"{name}: it promises to be exact, but before and after it the program is {same}")
 
     def must_run(self, program: Program) -> None:
         """A result whose original runs for no input must itself run for some, where the model has its operators."""
