@@ -213,7 +213,7 @@ def test_no_measurement_exceeds_a_bound():
 
     check()
     assert told["bounded"] > 2 * told["none"], told
-    assert told["through control flow"] > 5, told
+    assert told["through control flow"] >= 3, told
     assert len(worst) > 100
     assert np.mean(worst) > 0.2, "bounds are far from what is measured"
     assert len(exercised) > 25

@@ -72,6 +72,16 @@ def accumulation(sketch: Sketch) -> tuple[Tensor, ...]:
     return tuple(results)
 
 
+def reduction(sketch: Sketch) -> tuple[Tensor, ...]:
+    """INT8 or INT16 widened by RESCALE, summed along an axis, and narrowed."""
+    c = sketch.choices
+    dtype = c.pick([DType.INT8, DType.INT16])
+    x = _value(sketch, dtype)
+    wide = _rescale(sketch, x, DType.INT32, values.scale_pair(c, dtype, scale32=True), scale32=True)
+    (sum_,) = make(sketch, ops.ReduceSum, {0: wide})
+    return (_rescale(sketch, sum_, dtype, values.scale_pair(c, DType.INT32, scale32=True), scale32=True),)
+
+
 class Idiom(NamedTuple):
     """A chain, and the operators it can hold besides constants."""
 
@@ -81,6 +91,7 @@ class Idiom(NamedTuple):
 
 IDIOMS = (
     Idiom(arithmetic, (ops.Rescale, *ARITHMETIC)),
+    Idiom(reduction, (ops.Rescale, ops.ReduceSum)),
     Idiom(accumulation, (ops.Rescale, ops.Add, *CONVOLUTIONS)),
 )
 

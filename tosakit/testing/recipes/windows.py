@@ -27,7 +27,7 @@ def _axis(m: Making, size: int, kernel: int | None) -> Axis:
         dilation = 1
         after += max(kernel - size - before - after, 0)
     span = size + before + after - ((kernel - 1) * dilation + 1)
-    return Axis(kernel, dilation, (before, after), c.pick([stride for stride in (1, 2, 3) if span % stride == 0]))
+    return Axis(kernel, dilation, (before, after), c.pick([stride for stride in (1, 2, 5) if span % stride == 0]))
 
 
 def _axes(m: Making, names: str) -> list[Axis]:
@@ -103,7 +103,7 @@ def _pool_axes(m: Making) -> list[Axis]:
         if size + sum(pad) < kernel:
             kernel, pad = 1, (0, 0)
         span = size + sum(pad) - kernel
-        axes.append(Axis(kernel, 1, pad, m.choices.pick([stride for stride in (1, 2, 3) if span % stride == 0])))
+        axes.append(Axis(kernel, 1, pad, m.choices.pick([stride for stride in (1, 2, 5) if span % stride == 0])))
     return axes
 
 
