@@ -121,7 +121,9 @@ PIPELINES: Mapping[str, tuple[Step, ...]] = {
         KEEP_RESCALE_APART,
         DOUBLE_AS_MUL,
         OWN_RESCALE_PER_READER,
+        FOLD_CONSTANTS,
         *CLEAN_UP,
     ),
 }
-"""They begin without dead code: an operator that nothing needs would keep others from what they could be."""
+"""They begin without dead code: an operator that nothing needs would keep others from what they could be. Constants are
+folded before rules ask for them, and where rules made them."""
