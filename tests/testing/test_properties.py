@@ -5,7 +5,7 @@ import pytest
 
 import rewrites
 from tests.support.build import Net
-from tests.support.steps import rule
+from tests.support.steps import rule, transform
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
@@ -70,6 +70,19 @@ def test_a_rule_that_raises_on_an_illegal_program_it_may_be_given_is_caught() ->
     trial = examine(shifted(70), [rule(ops.Rescale, fails)], Setting())
     assert trial.fault is not None
     assert (trial.fault.kind, "failed at RESCALE" in trial.fault.message) == ("raised", True)
+
+
+def test_a_transform_that_renames_an_output_without_a_word_is_caught() -> None:
+    def rename(program: Program) -> list[str]:
+        [output] = program.main.outputs
+        if output.name == "renamed":
+            return []
+        program.main.rename(output, "renamed")
+        return [output.name]
+
+    trial = examine(shifted(30), [transform(rename)], Setting())
+    assert trial.fault is not None
+    assert (trial.fault.kind, "the programs have different outputs" in trial.fault.message) == ("contract", True)
 
 
 def test_quantisation_parameters_that_a_rule_does_not_take_are_no_fault_of_it() -> None:

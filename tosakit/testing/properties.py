@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tosakit.engine.rule import Refused, Step
-from tosakit.errors import InvalidArgument, InvalidModel, RuleBug, TosakitError, Unsupported
+from tosakit.errors import InvalidArgument, InvalidModel, NotEquivalent, RuleBug, TosakitError, Unsupported
 from tosakit.io.reader import load
 from tosakit.io.writer import dumps
 from tosakit.ir.program import Program
@@ -165,6 +165,8 @@ def _of_the_contracts(done: Rewriting, setting: Setting) -> tuple[Fault | None, 
         report = check_rewrite(done.stages, vectors=setting.vectors, seed=setting.seed)
     except RuleBug as error:
         return Fault("raised", str(error)), "", 0
+    except NotEquivalent as error:  # other inputs or outputs than before
+        return Fault("contract", str(error)), "", 0
     except (Unsupported, InvalidArgument, InvalidModel) as error:
         return None, str(error), 0
     compared = report.equivalence.vectors if report.equivalence is not None else 0
