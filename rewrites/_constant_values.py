@@ -11,11 +11,17 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Op
 from tosakit.ir.operator import Attributes
-from tosakit.ir.types import BITS, INTEGER_RANGES, Array
+from tosakit.ir.types import BITS, INTEGER_RANGES, Array, numpy_dtype
 from tosakit.numerics.rescale import rescale
+from tosakit.numerics.shapes import OF_ONE, OF_TWO
 
 Evaluate = Callable[[Any, list[Array]], Array | Refusal | None]
 """From an operator and the values of its operands to those of its result; None where nothing is known."""
+
+CAST_TO = (DType.INT8, DType.INT16, DType.INT32, DType.INT64)
+"""Integers that CAST gives; it keeps the low bits, as numpy does."""
+
+LARGEST_SIZE = (1 << 63) - 1
 
 
 def value_of(op: AnyOp) -> Array | Refusal | None:
@@ -52,10 +58,7 @@ def _cast(op: Op[ops.Cast], values: list[Array]) -> Array | None:
         return None
     if target == DType.BOOL:
         return np.not_equal(x, 0)
-    if target not in INTEGER_RANGES:
-        return None
-    low, high = INTEGER_RANGES[target]
-    return (x.astype(np.int64) - low & (high - low)) + low
+    return x.astype(np.int64).astype(numpy_dtype(target)) if target in CAST_TO else None
 
 
 def _rescale(op: Op[ops.Rescale], values: list[Array]) -> Array | Refusal | None:
@@ -81,18 +84,16 @@ def _rescale(op: Op[ops.Rescale], values: list[Array]) -> Array | Refusal | None
 
 
 # ---------------------------------------------------------------------------------------------- shapes
-def _of_shapes(compute: Callable[..., Any]) -> Evaluate:
+def _of_shapes(compute: Callable[..., int]) -> Evaluate:
     def evaluate(op: AnyOp, values: list[Array]) -> Array | Refusal:
-        made = np.array([compute(*map(int, sizes)) for sizes in zip(*values, strict=True)], np.int64)
-        if made.size and made.min() < 0:
-            return Refusal(f"a size would be {made.min()}")
-        return made
+        try:
+            sizes = [compute(*each) for each in zip(*(shape.tolist() for shape in values), strict=True)]
+        except ZeroDivisionError:
+            return Refusal("it divides a size by 0")
+        wrong = [size for size in sizes if not 0 <= size <= LARGEST_SIZE]
+        return Refusal(f"a size would be {wrong[0]}") if wrong else np.array(sizes, np.int64)
 
     return evaluate
-
-
-def _divided(round_up: bool) -> Callable[[int, int], int]:
-    return lambda a, b: -(-a // b) if round_up else a // b
 
 
 _EVALUATE: Mapping[type[Attributes], Evaluate] = {
@@ -106,17 +107,8 @@ _EVALUATE: Mapping[type[Attributes], Evaluate] = {
     ops.Pad: _pad,
     ops.Cast: _cast,
     ops.Rescale: _rescale,
-    ops.AddShape: _of_shapes(lambda a, b: a + b),
-    ops.SubShape: _of_shapes(lambda a, b: a - b),
-    ops.MulShape: _of_shapes(lambda a, b: a * b),
-    ops.MaxShape: _of_shapes(max),
-    ops.MinShape: _of_shapes(min),
-    ops.ModShape: _of_shapes(lambda a, b: a % b),
-    ops.DivCeilShape: _of_shapes(_divided(round_up=True)),
-    ops.DivFloorShape: _of_shapes(_divided(round_up=False)),
-    ops.Exp2Shape: _of_shapes(lambda a: 1 << a),
-    ops.Log2CeilShape: _of_shapes(lambda a: (a - 1).bit_length()),
-    ops.Log2FloorShape: _of_shapes(lambda a: a.bit_length() - 1),
+    **{kind: _of_shapes(compute) for kind, compute in OF_TWO.items()},
+    **{kind: _of_shapes(compute) for kind, compute in OF_ONE.items()},
     ops.ConcatShape: lambda op, values: np.concatenate(values),
     ops.SliceShape: lambda op, values: values[0][int(values[1][0]) : int(values[1][0]) + int(values[2][0])],
 }

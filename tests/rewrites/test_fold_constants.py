@@ -114,6 +114,13 @@ def test_a_cast_keeps_the_low_bits() -> None:
     assert folded(result.program) == [127, -128, 127, 0]
 
 
+def test_a_cast_to_64_bits_keeps_the_value() -> None:
+    def build(builder: Builder, x: Tensor) -> Tensor:
+        return builder.op(ops.Cast(), (x,), DType.INT64, x.shape)
+
+    assert folded(apply(RULE, made(build, np.array([-5, 1 << 30]), DType.INT32)).program) == [-5, 1 << 30]
+
+
 @pytest.mark.parametrize(
     ("attrs", "operands", "wanted"),
     [
@@ -128,6 +135,7 @@ def test_a_cast_keeps_the_low_bits() -> None:
         (ops.Exp2Shape(), ([3, 0],), [8, 1]),
         (ops.Log2CeilShape(), ([5, 8],), [3, 3]),
         (ops.Log2FloorShape(), ([7, 8],), [2, 3]),
+        (ops.Log2CeilShape(), ([0, 1],), [0, 0]),
         (ops.ConcatShape(), ([6], [4]), [6, 4]),
         (ops.SliceShape(), ([1, 6, 4], [1], [2]), [6, 4]),
     ],
@@ -147,8 +155,19 @@ def test_it_refuses_what_tosa_leaves_open() -> None:
     assert "TOSA does not say what it makes of 1048576" in refusal(apply(RULE, program))
 
 
-def test_it_refuses_a_negative_size() -> None:
-    assert refusal(apply(RULE, shapes(ops.SubShape(), [1], [2], size=1))) == "a size would be -1"
+@pytest.mark.parametrize(
+    ("attrs", "operands", "reason"),
+    [
+        (ops.SubShape(), ([1], [2]), "a size would be -1"),
+        (ops.MulShape(), ([1 << 62], [2]), f"a size would be {1 << 63}"),
+        (ops.Exp2Shape(), ([100],), f"a size would be {1 << 63}"),
+        (ops.DivFloorShape(), ([4], [0]), "it divides a size by 0"),
+        (ops.ModShape(), ([4], [0]), "it divides a size by 0"),
+    ],
+    ids=lambda value: value.NAME if isinstance(value, Attributes) else "",
+)
+def test_it_refuses_what_is_no_size(attrs: Attributes, operands: tuple[list[int], ...], reason: str) -> None:
+    assert refusal(apply(RULE, shapes(attrs, *operands, size=1))) == reason
 
 
 def test_it_refuses_to_make_a_file_larger_than_asked() -> None:

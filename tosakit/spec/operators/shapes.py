@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tosakit.ir import ops
+from tosakit.numerics.shapes import OF_ONE, OF_TWO
 from tosakit.spec.call import AnyCall, Call, Codes, shape_of
 from tosakit.spec.operators.reductions import check_axis
 
@@ -62,17 +63,17 @@ def _map(compute: Callable[[int], int]) -> Callable[[AnyCall], None]:
     return check
 
 
-add = _zip(lambda a, b: a + b)
-sub = _zip(lambda a, b: a - b)
-mul = _zip(lambda a, b: a * b)
-div_ceil = _zip(lambda a, b: -(-a // b))
-div_floor = _zip(lambda a, b: a // b)
-mod = _zip(lambda a, b: a % b)
-maximum = _zip(max)
-minimum = _zip(min)
-exp2 = _map(lambda a: 1 << min(a, 63))
-log2_ceil = _map(lambda a: max(a - 1, 0).bit_length())
-log2_floor = _map(lambda a: max(a, 1).bit_length() - 1)
+add = _zip(OF_TWO[ops.AddShape])
+sub = _zip(OF_TWO[ops.SubShape])
+mul = _zip(OF_TWO[ops.MulShape])
+div_ceil = _zip(OF_TWO[ops.DivCeilShape])
+div_floor = _zip(OF_TWO[ops.DivFloorShape])
+mod = _zip(OF_TWO[ops.ModShape])
+maximum = _zip(OF_TWO[ops.MaxShape])
+minimum = _zip(OF_TWO[ops.MinShape])
+exp2 = _map(OF_ONE[ops.Exp2Shape])
+log2_ceil = _map(OF_ONE[ops.Log2CeilShape])
+log2_floor = _map(OF_ONE[ops.Log2FloorShape])
 
 
 def assert_equal(call: Call[ops.AssertEqualShape]) -> None:
