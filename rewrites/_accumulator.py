@@ -27,6 +27,9 @@ Integers = npt.NDArray[np.int64]
 CONVOLUTIONS = (ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d)
 """Operators with a bias whose INT16 form accumulates in INT48."""
 
+ACCUMULATORS = {DType.INT8: DType.INT32, DType.INT16: DType.INT48}
+"""What a convolution sums INT8 and INT16 up in."""
+
 ONE, ONE_SHIFT = 1 << 14, 14
 """The S16 pair of scale one: it copies every INT48 value that fits INT32."""
 

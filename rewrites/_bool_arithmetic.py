@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rewrites._bool_island import LOGIC, MOVES, REDUCTIONS
+from rewrites._bool_island import LOGIC, REDUCTIONS
 from rewrites._int32 import (
     MAXIMUM,
     MINIMUM,
@@ -25,6 +25,7 @@ from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.movement import MOVES
 from tosakit.ir.operator import Attributes
 
 

@@ -7,13 +7,13 @@ from tosakit.engine.rule import Refusal, describe
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
-from tosakit.ir.operator import Entry, Exit
+from tosakit.ir.movement import MOVES
+from tosakit.ir.operator import Attributes, Entry, Exit
 
 COMPARISONS = (ops.Greater, ops.GreaterEqual, ops.Equal)
 LOGIC = (ops.LogicalAnd, ops.LogicalOr, ops.LogicalXor, ops.LogicalNot)
 REDUCTIONS = (ops.ReduceAll, ops.ReduceAny)
-MOVES = (ops.Identity, ops.Reshape, ops.Transpose, ops.Slice, ops.Reverse, ops.Tile, ops.Concat, ops.Pad)
-KINDS = (*COMPARISONS, *LOGIC, *REDUCTIONS, *MOVES, ops.Select, ops.Cast)
+KINDS: tuple[type[Attributes], ...] = (*COMPARISONS, *LOGIC, *REDUCTIONS, *MOVES, ops.Select, ops.Cast)
 """What an island may consist of."""
 
 INTEGERS = (DType.INT8, DType.INT16, DType.INT32)

@@ -3,13 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
+from rewrites._accumulator import ACCUMULATORS
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
-
-ACCUMULATORS = {DType.INT8: DType.INT32, DType.INT16: DType.INT48}
-"""The type of the sums for each type of ``x``."""
 
 LARGEST_INT8 = 127
 

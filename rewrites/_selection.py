@@ -3,13 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
+from rewrites._accumulator import ACCUMULATORS
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
-
-ACCUMULATORS = {DType.INT8: DType.INT32, DType.INT16: DType.INT48}
-"""Types that can be chosen so, and the convolution's accumulator for each."""
 
 
 def select_channels(builder: Builder, x: Tensor, weight: npt.NDArray[np.int64]) -> Tensor:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rewrites._accumulator import ONE, ONE_SHIFT
-from rewrites._depthwise import ACCUMULATORS, depthwise
+from rewrites._accumulator import ACCUMULATORS, ONE, ONE_SHIFT
+from rewrites._depthwise import depthwise
 from rewrites._when import ForSmallEthosU
 from tosakit.backend.targets import LARGEST_PADDED_POOL
 from tosakit.engine.contract import Exact

@@ -19,6 +19,7 @@ from functools import reduce
 
 from rewrites._int32 import UNIT, mul
 from rewrites._when import ForSmallEthosU
+from tosakit.backend.targets import is_fixed
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
@@ -45,7 +46,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An INT8 convolution with weights or bias that are no constants."""
     conv = match[CONV]
     x, weight, bias, *zero_points = conv.inputs
-    loose = [tensor for tensor in (weight, bias) if not _is_fixed(tensor)]
+    loose = [tensor for tensor in (weight, bias) if not is_fixed(tensor)]
     if not context.options.acts(context.target) or not loose or not conv.output.is_used:
         return None
     if x.dtype not in (DType.INT8, DType.INT16):
@@ -69,13 +70,6 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
 def _largest(interval: Interval, zero_point: int) -> int:
     """The largest magnitude less the zero point."""
     return max(abs(interval.lowest - zero_point), abs(interval.highest - zero_point))
-
-
-def _is_fixed(tensor: Tensor) -> bool:
-    """A constant, or one that Vela works out: behind IDENTITY and RESHAPE."""
-    while tensor.producer is not None and isinstance(tensor.producer.attrs, ops.Identity | ops.Reshape):
-        tensor = tensor.producer.inputs[0]
-    return tensor.is_constant
 
 
 def replacement(match: Match, plan: Plan) -> Replacement:

@@ -25,7 +25,8 @@ from tosakit.engine.rule import Context, Refusal, Replacement, Rule
 from tosakit.ir import ops
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
-from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.graph import AnyOp
+from tosakit.ir.movement import MOVES, RENAMES, source_of
 from tosakit.ir.operator import Attributes
 
 UNARY = (ops.Abs, ops.BitwiseNot, ops.Cast, ops.Clz, ops.Negate)
@@ -35,8 +36,6 @@ BINARY = (
     ops.Sub,
 )
 READER: Capture[Attributes] = Capture(ops.ReduceSum, *UNARY, *BINARY)
-MOVES = (ops.Identity, ops.Reshape, ops.Transpose, ops.Slice, ops.Reverse, ops.Concat, ops.Tile, ops.Pad)
-RENAMES = (ops.Identity, ops.Reshape)
 ACCUMULATING = (ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d, ops.MatMul, ops.Resize)
 
 
@@ -54,7 +53,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     if not context.options.acts(context.target) or x.dtype != DType.INT32:
         return None
     is_sum = isinstance(reader.attrs, ops.ReduceSum)
-    source = _source(x, MOVES if is_sum else RENAMES)
+    source = source_of(x, MOVES if is_sum else RENAMES).producer
     if source is None or not isinstance(source.attrs, ops.Rescale):
         return None
     if is_sum:
@@ -63,14 +62,6 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
         reads_one = isinstance(reader.attrs, UNARY) or reader.inputs[1] is x
         wrong = reads_one and source.output.single_user is not None and _is_dropped(source)
     return Plan(is_sum and source is x.producer and _is_one(source)) if wrong else None
-
-
-def _source(tensor: Tensor, moves: tuple[type[Attributes], ...]) -> AnyOp | None:
-    """The operator whose values a tensor holds, moved about."""
-    op = tensor.producer
-    while op is not None and isinstance(op.attrs, moves):
-        op = op.inputs[0].producer
-    return op
 
 
 def _is_dropped(rescale: AnyOp) -> bool:

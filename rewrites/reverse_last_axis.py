@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rewrites._selection import ACCUMULATORS, select_channels
+from rewrites._accumulator import ACCUMULATORS
+from rewrites._selection import select_channels
 from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match

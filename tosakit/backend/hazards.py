@@ -13,13 +13,13 @@ from tosakit.errors import TosakitError
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, ResizeMode
 from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.movement import source_of
 from tosakit.ir.operator import Foreign
 from tosakit.ir.types import BITS, INTEGER_RANGES
 from tosakit.numerics.intervals import Intervals
 
 CONVOLUTIONS = ("CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D")
 _CAST_TYPES = (DType.INT8, DType.INT16, DType.INT32)
-_MOVES = (ops.Identity, ops.Reshape, ops.Transpose, ops.Slice, ops.Reverse, ops.Concat, ops.Tile, ops.Pad)
 
 
 def _values(tensor: Tensor) -> npt.NDArray[np.int64] | None:
@@ -171,18 +171,10 @@ def _shared_rescale(op: AnyOp, _: Intervals) -> str | None:
 
 
 def _reduce_sum(op: AnyOp, _: Intervals) -> str | None:
-    source = _source(op.inputs[0]) if op.inputs else None
+    source = source_of(op.inputs[0]).producer if op.inputs else None
     if not _is_rescale(source) or source is None or source.inputs[0].dtype != DType.INT16:
         return None
     return "sums of int16 values were reported to give zeros (open upstream)"
-
-
-def _source(tensor: Tensor) -> AnyOp | None:
-    """The operator whose values a tensor holds, moved about."""
-    op = tensor.producer
-    while op is not None and isinstance(op.attrs, _MOVES) and op.inputs:
-        op = op.inputs[0].producer
-    return op
 
 
 def _doubled_input(op: AnyOp, _: Intervals) -> str | None:

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from tosakit.backend import int48_limits as int48
 from tosakit.backend import value_limits as values
 from tosakit.backend.obstacle import ANY, Entry
-from tosakit.backend.targets import FAMILIES, OPERATORS, SMALL, TENSORS, U85, Taken
-from tosakit.ir import ops
+from tosakit.backend.targets import FAMILIES, OPERATORS, SMALL, TENSORS, U85, Taken, is_fixed
 from tosakit.ir.enums import DType
-from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.graph import AnyOp
 from tosakit.numerics.intervals import Intervals
 from tosakit.spec.signature import signature, spread
 
@@ -45,13 +44,6 @@ RULES: dict[str, tuple[str, ...]] = {
     "TRANSPOSE_CONV2D": SUBPIXEL_RULE,
 }
 """Rules that help where an operator is not taken with its element type."""
-
-
-def _is_fixed(tensor: Tensor) -> bool:
-    """A constant, or one that Vela works out: behind IDENTITY and RESHAPE."""
-    while tensor.producer is not None and isinstance(tensor.producer.attrs, ops.Identity | ops.Reshape):
-        tensor = tensor.producer.inputs[0]
-    return tensor.is_constant
 
 
 # ------------------------------------------------------------------------------------------ types
@@ -125,7 +117,7 @@ def _not_constant(names: tuple[str, ...]) -> Find:
 
 def _loose_weights(op: AnyOp, _: Intervals) -> str | None:
     for name, tensor in zip(op.attrs.OPERANDS[1:3], op.inputs[1:3], strict=False):
-        if not _is_fixed(tensor):
+        if not is_fixed(tensor):
             return f'{name} "{tensor.name}" is no constant'
     return None
 

@@ -1,12 +1,14 @@
 """What Vela 5.2 takes for each Ethos-U family: operators and element types as data.
 
-Regenerate the comparison with the installed Vela by ``python -m tests.backend.compare_vela`` (docs/targets.md).
+Regenerate the comparison with the installed Vela by ``python -m tests.backend.compare_vela`` (docs/ethos-u.md).
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from tosakit.ir.enums import DType
+from tosakit.ir.graph import Tensor
+from tosakit.ir.movement import RENAMES, source_of
 
 VELA_VERSION = "5.2"
 """The version that everything here was established with."""
@@ -15,7 +17,6 @@ U55, U65, U85 = "ethos-u55", "ethos-u65", "ethos-u85"
 FAMILIES = (U55, U65, U85)
 SMALL = (U55, U65)
 """Families without BOOL, int16 MATMUL and free use of INT48 accumulators."""
-
 
 BIAS_BITS = 40
 """Bits of an INT48 bias that the small families keep."""
@@ -27,6 +28,11 @@ LARGEST_PADDED_POOL = 8
 def family(accelerator: str) -> str:
     """``ethos-u55``, ``ethos-u65`` or ``ethos-u85`` from an accelerator configuration's name."""
     return accelerator.rpartition("-")[0]
+
+
+def is_fixed(tensor: Tensor) -> bool:
+    """Weights that Vela can read: a constant, or one behind IDENTITY and RESHAPE."""
+    return source_of(tensor, RENAMES).is_constant
 
 
 def is_small(accelerator: str) -> bool:

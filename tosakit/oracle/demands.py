@@ -7,11 +7,13 @@ import numpy as np
 
 from tosakit.ir import ops
 from tosakit.ir.graph import AnyOp, Tensor
+from tosakit.ir.movement import MOVES
 from tosakit.ir.program import Program
 from tosakit.ir.types import BITS, INTEGER_RANGES
 from tosakit.oracle.inputs import InputSpec
 
-_MOVES = (ops.Identity, ops.Reshape, ops.Transpose, ops.Slice, ops.Reverse, ops.Tile, ops.Concat)
+_MOVES = tuple(kind for kind in MOVES if kind is not ops.Pad)
+"""What gives no value that it was not given."""
 
 
 @dataclass(frozen=True)
