@@ -51,8 +51,9 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
         return None
     if x.dtype not in (DType.INT8, DType.INT16):
         return None
-    if min(*x.shape, *weight.shape) < 1:
-        return Refusal(f'"{x.name}" or "{weight.name}" has a shape that is not static')
+    for tensor in (x, weight):
+        if min(tensor.shape) < 1:
+            return Refusal(f'"{tensor.name}" has the shape {list(tensor.shape)}, which is not static')
     if (x.dtype, weight.dtype) != (DType.INT8, DType.INT8):
         return Refusal(f'"{loose[0].name}" is no constant, and INT48 sums of INT16 values have no form without it')
     for tensor in zero_points:
