@@ -39,7 +39,7 @@ ALLOWED: dict[str, str] = {
 """What each part of tosakit may import, beside itself: ir <- io, numerics, spec <- engine <- oracle <- cli."""
 
 HOMES = {
-    "networkx": ("tosakit/ir/graph.py",),
+    "networkx": ("tosakit/ir/networkx_view.py", "tosakit/ir/graph.py"),
     "ml_dtypes": ("tosakit/ir/types.py",),
     "flatbuffers": ("tosakit/io",),
     "rich": ("tosakit/cli",),

@@ -1,315 +1,30 @@
 # ruff: noqa: SLF001  (tensors, operators and graphs share their def-use storage; nobody else touches it)
-"""The graph of one block: operators, tensors, and the one place where def-use is stored.
+"""The graph of one block, and the one place where def-use is changed.
 
-An operator holds the tuple of its operands and results; a tensor knows its producer and its users. That is the only
-copy of the wiring. :class:`Graph` shows it to readers as a live ``networkx.MultiDiGraph`` (nodes are operators, an edge
-is one use, its key the operand slot), so every networkx algorithm runs on it without conversion, and changes it through
-a few methods that keep both ends of every use in step. This is the only module that imports networkx, and it does so
-when somebody first asks a graph for what only networkx has.
+Operators and tensors hold the only copy of the wiring (:mod:`tosakit.ir.node`). :class:`Graph` shows it to readers as a
+live ``networkx.MultiDiGraph`` (nodes are operators, an edge is one use, its key the operand slot), so every networkx
+algorithm runs on it without conversion, and changes it through a few methods that keep both ends of every use in step.
 
 Block inputs and outputs are the results of ``graph.entry`` and the operands of ``graph.exit``, so that "is a block
 output" is nothing but "is used by exit".
 """
 
-import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from tosakit.errors import InvalidArgument, InvalidModel
+from tosakit.errors import InvalidArgument
 from tosakit.ir import ops
-from tosakit.ir.enums import BlockShape, DType
-from tosakit.ir.operator import Attributes, Entry, Exit, Foreign
-from tosakit.ir.types import Array, QuantParams, decode
+from tosakit.ir.networkx_view import STATE_KEY, Adjacency, NetworkxLater, Nodes, multi_di_graph
+from tosakit.ir.node import PLAIN, STATEFUL, AnyOp, Data, Op, OpRecord, Table, Tensor, TensorExtras
+from tosakit.ir.operator import Attributes, Entry, Exit
+from tosakit.ir.order import is_topological, topological
+from tosakit.ir.types import QuantParams
+
+__all__ = ["PLAIN", "STATE_KEY", "AnyOp", "Data", "Graph", "Op", "OpRecord", "Table", "Tensor", "TensorExtras"]
 
 A_co = TypeVar("A_co", bound=Attributes, covariant=True)
-Data = memoryview | bytes
-Table = Literal["tensors", "shapes", "undeclared"]
-
-CYCLE_SHOWN = 12
-"""Operators of a cycle that an error message spells out."""
-
-STATE_KEY = "state"
-"""Key of the edges that keep operators with state (VARIABLE*, control flow, CUSTOM) in file order."""
-
-_STATEFUL: Final[dict[type[Attributes], None]] = dict.fromkeys(
-    (ops.Variable, ops.VariableRead, ops.VariableWrite, ops.CondIf, ops.WhileLoop, ops.Custom, Foreign)
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TensorExtras:
-    """Fields of a tensor that few tensors have: variables, unranked shapes and block-scaled data."""
-
-    variable: bool = False
-    variable_name: str | None = None
-    is_unranked: bool = False
-    scale_type: DType = DType.UNKNOWN
-    scale_data: Data | None = None
-    block_shape: BlockShape = BlockShape.UNKNOWN
-
-
-PLAIN = TensorExtras()
-
-_CONSTANTS: Final = (ops.Const, ops.ConstShape)
-
-
-class Tensor:
-    """A value of a block: the result of one operator, a block input, or a state cell (``extras.variable``).
-
-    ``dtype`` and ``shape`` never change; another type means another tensor. ``data`` is the bytes of a constant as
-    they stand in the file, usually a view into the mapped file; :meth:`values` decodes them on demand. A dimension
-    of 0 or less is one that is known only at run time.
-    """
-
-    __slots__ = (
-        "_data",
-        "_dtype",
-        "_extras",
-        "_name",
-        "_producer",
-        "_quantization",
-        "_shape",
-        "_table",
-        "_users",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        dtype: DType,
-        shape: tuple[int, ...] | None,
-        data: Data | None = None,
-        *,
-        quantization: QuantParams | None = None,
-        extras: TensorExtras = PLAIN,
-        table: Table = "tensors",
-    ) -> None:
-        self._name = name
-        self._dtype = dtype
-        self._shape = shape
-        self._data = data
-        self._extras = extras
-        self._table = table
-        self._quantization = quantization
-        self._producer: AnyOp | None = None
-        # None: unused; an operator: its only user; a dict: the users in the order they came (as keys).
-        self._users: AnyOp | dict[AnyOp, None] | None = None
-
-    @property
-    def name(self) -> str:
-        """The tensor's name, unique in its block; change it with ``Graph.rename``."""
-        return self._name
-
-    @property
-    def dtype(self) -> DType:
-        """Element type."""
-        return self._dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Dimensions; ``()`` for a scalar and for a tensor without a shape (see ``has_shape``)."""
-        return self._shape or ()
-
-    @property
-    def has_shape(self) -> bool:
-        """False where the file gives no shape at all."""
-        return self._shape is not None
-
-    @property
-    def data(self) -> Data | None:
-        """Bytes of a constant, or of a state cell's initial value, in the file's layout; None for every other tensor.
-
-        Files keep empty vectors, and even left-over values, on tensors that are no constants; see :attr:`stored`.
-        """
-        if self._producer is None:
-            return self._data or None
-        return self._data if self.is_constant else None
-
-    @property
-    def stored(self) -> Data | None:
-        """What the file stores with the tensor, whether or not it means anything; writers keep it."""
-        return self._data
-
-    @property
-    def extras(self) -> TensorExtras:
-        """Rare fields: state, unranked, block scales."""
-        return self._extras
-
-    @property
-    def table(self) -> Table:
-        """Where the file declares the tensor: its tensors, its shapes, or (a fault) nowhere."""
-        return self._table
-
-    @property
-    def quantization(self) -> QuantParams | None:
-        """Quantisation parameters, where known; set them with ``Graph.annotate``."""
-        return self._quantization
-
-    @property
-    def producer(self) -> "AnyOp | None":
-        """The operator whose result this is; ``graph.entry`` for a block input; None for a state cell."""
-        return self._producer
-
-    @property
-    def users(self) -> "tuple[AnyOp, ...]":
-        """Operators that read this tensor, each once, in the order the uses came to be. O(number of users)."""
-        users = self._users
-        if users is None:
-            return ()
-        return tuple(users) if isinstance(users, dict) else (users,)
-
-    @property
-    def uses(self) -> "Iterator[tuple[AnyOp, int]]":
-        """Every use as (operator, operand slot); ``ADD(x, x)`` gives two."""
-        for user in self.users:
-            for slot, operand in enumerate(user._inputs):
-                if operand is self:
-                    yield user, slot
-
-    @property
-    def single_user(self) -> "AnyOp | None":
-        """The only operator that reads this tensor, else None. O(1)."""
-        users = self._users
-        if isinstance(users, dict):
-            return next(iter(users)) if len(users) == 1 else None
-        return users
-
-    @property
-    def is_used(self) -> bool:
-        """True where any operator or the block's outputs read this tensor."""
-        return bool(self._users)
-
-    @property
-    def is_constant(self) -> bool:
-        """True for the result of CONST or CONST_SHAPE."""
-        return self._producer is not None and isinstance(self._producer._attrs, _CONSTANTS)
-
-    def values(self) -> Array:
-        """Values of a constant, decoded; see :func:`tosakit.ir.types.decode`. Raises InvalidModel without data."""
-        if (data := self.data) is None:
-            raise InvalidModel(f'tensor "{self._name}" has no constant data')
-        try:
-            return decode(data, self._dtype, self.shape)
-        except InvalidModel as error:
-            raise InvalidModel(f'tensor "{self._name}": {error}') from error
-
-    def __repr__(self) -> str:
-        return f"%{self._name}: {self._dtype.name}{list(self.shape)}"
-
-    def __deepcopy__(self, memo: object) -> "Tensor":
-        return self  # a handle into a graph, not a value: networkx deep-copies edge data
-
-    def _is_used_by(self, op: "AnyOp") -> bool:
-        return op in self._users if isinstance(self._users, dict) else self._users is op
-
-    # Def-use, written by Op and Graph only.
-    def _add_user(self, op: "AnyOp") -> None:
-        users = self._users
-        if users is None:
-            self._users = op
-        elif isinstance(users, dict):
-            users[op] = None
-        elif users is not op:
-            self._users = {users: None, op: None}
-
-    def _drop_user(self, op: "AnyOp") -> None:
-        users = self._users
-        if isinstance(users, dict):
-            users.pop(op, None)
-        elif users is op:
-            self._users = None
-
-
-class Op(Generic[A_co]):
-    """An operator of a graph: frozen attributes, operands and results. Only its graph rewires it.
-
-    ``location`` is the file's opaque location text. ``origin`` names the rewrites an operator came from. Raises
-    InvalidArgument where a result already is the result of an operator, or a block input.
-    """
-
-    __slots__ = ("_attrs", "_id", "_inputs", "_outputs", "_position", "location", "origin")
-
-    def __init__(
-        self,
-        attrs: A_co,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        *,
-        location: str | None = None,
-        origin: str | None = None,
-    ) -> None:
-        self._attrs = attrs
-        self._inputs = tuple(inputs)
-        self._outputs = tuple(outputs)
-        self._position = 0
-        self._id = 0
-        self.location = location
-        self.origin = origin
-        for tensor in self._outputs:
-            if not tensor._extras.variable:
-                if tensor._producer is not None:
-                    raise InvalidArgument(f"{tensor!r} cannot be a result of {attrs.NAME}: it has a producer already")
-                tensor._producer = self
-
-    @property
-    def attrs(self) -> A_co:
-        """The operator's attributes: a frozen instance of a class of :mod:`tosakit.ir.ops`."""
-        return self._attrs
-
-    @property
-    def name(self) -> str:
-        """The TOSA name of the operator's type, such as ``CONV2D``; a foreign one is described by what is known."""
-        return _foreign_name(self._attrs) if isinstance(self._attrs, Foreign) else self._attrs.NAME
-
-    @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """Operands by slot; change one with ``Graph.set_operand``."""
-        return self._inputs
-
-    @property
-    def outputs(self) -> tuple[Tensor, ...]:
-        """Results by index."""
-        return self._outputs
-
-    @property
-    def record(self) -> "OpRecord":
-        """The operator as it stands now."""
-        return OpRecord(self._attrs, self._inputs, self._outputs)
-
-    @property
-    def output(self) -> Tensor:
-        """The first result. Raises IndexError for an operator without results."""
-        return self._outputs[0]
-
-    @property
-    def is_stateful(self) -> bool:
-        """True where the order among operators matters beyond data flow, or an effect outlives the graph."""
-        if type(self._attrs) in _STATEFUL:
-            return True
-        # a converter writes IDENTITY on state cells; a loop, because this is asked of every operator
-        for tensor in self._inputs + self._outputs:  # noqa: SIM110
-            if tensor._extras.variable:
-                return True
-        return False
-
-    def __repr__(self) -> str:
-        results = ", ".join(f"%{t._name}" for t in self._outputs)
-        return f"{results} = {self.name}({', '.join(f'%{t._name}' for t in self._inputs)})"
-
-    def __deepcopy__(self, memo: object) -> "Op[A_co]":
-        return self
-
-
-AnyOp = Op[Attributes]
-
-
-def _foreign_name(attrs: Foreign) -> str:
-    """``IDENTITY with VARIABLE_READ attributes``, or ``operator 200``."""
-    known = ops.BY_NUMBER.get(attrs.number)
-    name = known.NAME if known else f"operator {attrs.number}"
-    return f"{name} with {attrs.attributes.NAME} attributes" if attrs.attributes else name
+_POSITION = attrgetter("_position")
 
 
 def _replaced(tensors: tuple[Tensor, ...], old: Tensor, new: Tensor) -> tuple[Tensor, ...]:
@@ -320,117 +35,12 @@ def _replaced(tensors: tuple[Tensor, ...], old: Tensor, new: Tensor) -> tuple[Te
     return tuple([new if tensor is old else tensor for tensor in tensors])
 
 
-class OpRecord(NamedTuple):
-    """An operator as it stood at one moment; stays true when the graph goes on changing."""
-
-    attrs: Attributes
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-
-
-_POSITION = attrgetter("_position")
-
-V_co = TypeVar("V_co", covariant=True)
-
-
-class _OpMapping(Mapping[AnyOp, V_co]):
-    """A mapping whose keys are the operators of a graph, entry and exit included."""
-
-    def __init__(self, graph: "Graph") -> None:
-        self._owner = graph
-
-    def __contains__(self, op: object) -> bool:
-        return op in self._owner
-
-    def __iter__(self) -> Iterator[AnyOp]:
-        yield self._owner.entry
-        yield from self._owner.ops
-        yield self._owner.exit
-
-    def __len__(self) -> int:
-        return len(self._owner._ops) + 2
-
-
-class _Nodes(_OpMapping[dict[str, Any]]):
-    """``graph._node`` of networkx: every operator with an attribute dict made on demand."""
-
-    def __getitem__(self, op: AnyOp) -> dict[str, Any]:
-        if op not in self:
-            raise KeyError(op)
-        return {"op": op.name}
-
-
-_Neighbours = dict[AnyOp, dict[Any, dict[str, Any]]]
-
-
-class _Adjacency(_OpMapping[_Neighbours]):
-    """``graph._succ`` or ``graph._pred`` of networkx, read from the operators' operand tuples at every look-up."""
-
-    def __init__(self, graph: "Graph", *, forward: bool) -> None:
-        super().__init__(graph)
-        self._forward = forward
-
-    def __getitem__(self, op: AnyOp) -> _Neighbours:
-        if op not in self:
-            raise KeyError(op)
-        neighbours: _Neighbours = {}
-        if self._forward:
-            for result, tensor in enumerate(op._outputs):
-                if tensor._producer is op:
-                    for user, slot in tensor.uses:
-                        # an input listed twice counts as its first occurrence, as in the other direction
-                        neighbours.setdefault(user, {}).setdefault(slot, {"tensor": tensor, "result": result})
-        else:
-            for slot, tensor in enumerate(op._inputs):
-                if (producer := tensor._producer) is not None:
-                    data = {"tensor": tensor, "result": producer._outputs.index(tensor)}
-                    neighbours.setdefault(producer, {})[slot] = data
-        other = self._owner._state_neighbour(op, forward=self._forward)
-        if other is not None:
-            neighbours.setdefault(other, {})[STATE_KEY] = {}
-        return neighbours
-
-
-class _NetworkxLater:
-    """What :class:`Graph` inherits from until someone asks for what only networkx has; then that becomes its base.
-
-    Importing networkx takes longer than loading, rewriting and saving a small file, which need none of it.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_with_networkx(self), name)
-
-    def __getitem__(self, op: AnyOp) -> Any:
-        return _with_networkx(self)[op]
-
-    def __iter__(self) -> Iterator[AnyOp]:
-        return iter(_with_networkx(self))
-
-    def __len__(self) -> int:
-        return len(_with_networkx(self))
-
-    def __str__(self) -> str:
-        return str(_with_networkx(self))
-
-
-def _with_networkx(graph: Any) -> Any:
-    """The same graph; it and every other one is a ``networkx.MultiDiGraph`` from now on."""
-    Graph.__bases__ = (_multi_di_graph(),)
-    return graph
-
-
-def _multi_di_graph() -> type:
-    from networkx import MultiDiGraph
-
-    return MultiDiGraph
-
-
 if TYPE_CHECKING:
     from networkx import MultiDiGraph
 
     _Base = MultiDiGraph[AnyOp]
 else:
-    _Base = _NetworkxLater
+    _Base = NetworkxLater
 
 
 class Graph(_Base):
@@ -444,9 +54,9 @@ class Graph(_Base):
     def __init__(self, name: str | None = "") -> None:
         # networkx keeps its storage in these attributes; ours read the operators instead of storing anything.
         self.graph = {"name": name}
-        self._node = cast(Any, _Nodes(self))
-        self._adj = self._succ = cast(Any, _Adjacency(self, forward=True))
-        self._pred = cast(Any, _Adjacency(self, forward=False))
+        self._node = cast(Any, Nodes(self))
+        self._adj = self._succ = cast(Any, Adjacency(self, forward=True))
+        self._pred = cast(Any, Adjacency(self, forward=False))
         # networkx would keep conversions of a graph here, which go stale unseen
         self.__networkx_cache__ = cast(Any, None)
         self._ops: dict[AnyOp, None] = {}
@@ -461,7 +71,7 @@ class Graph(_Base):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # networkx makes its copies with G.__class__(): they are plain, mutable graphs
-        return _multi_di_graph()
+        return multi_di_graph()
 
     # ---------------------------------------------------------------- reading
     @property
@@ -779,74 +389,18 @@ class Graph(_Base):
         ops = sorted(self._ops, key=_POSITION)  # stable: among those of one position the older stays first
         for position, op in enumerate(ops):
             op._position = position
-        if not self._is_topological(ops):
-            ops = self._topological(ops)
+        if not is_topological(ops, self.entry):
+            ops = topological(ops, self.exit, self.name)
             for position, op in enumerate(ops):
                 op._position = position
         self._set_order(ops)
-
-    def _is_topological(self, ops: list[AnyOp]) -> bool:
-        """Whether every operator comes after the producers of its operands, going by their positions."""
-        entry = self.entry
-        for op in ops:
-            position = op._position
-            for operand in op._inputs:
-                producer = operand._producer
-                if producer is not None and producer._position >= position and producer is not entry:
-                    return False
-        return True
 
     def _set_order(self, ops: Sequence[AnyOp]) -> None:
         """Declare ``ops``, all of the block's, to be in program order."""
         self._sorted = tuple(ops)
         has_cells = any([tensor._extras.variable for tensor in self._tensors.values()])
-        self._state_order = [op for op in ops if type(op._attrs) in _STATEFUL or (has_cells and op.is_stateful)]
+        self._state_order = [op for op in ops if type(op._attrs) in STATEFUL or (has_cells and op.is_stateful)]
         self._state_index = {op: index for index, op in enumerate(self._state_order)}
-
-    def _topological(self, in_file_order: list[AnyOp]) -> list[AnyOp]:
-        """Kahn's algorithm, earliest in file order first; stateful operators keep their order among themselves."""
-        rank = {op: index for index, op in enumerate(in_file_order)}
-        waiting: dict[AnyOp, int] = {}
-        followers: dict[AnyOp, AnyOp] = {}
-        previous: AnyOp | None = None
-        for op in in_file_order:
-            waiting[op] = len({id(p) for t in op._inputs if (p := t._producer) in rank})
-            if op.is_stateful:
-                if previous is not None:
-                    followers[previous] = op
-                    waiting[op] += 1
-                previous = op
-        ready = [rank[op] for op in in_file_order if not waiting[op]]
-        result: list[AnyOp] = []
-        while ready:
-            op = in_file_order[heapq.heappop(ready)]
-            result.append(op)
-            readers = dict.fromkeys(u for t in op._outputs if t._producer is op for u in t.users if u is not self.exit)
-            for reader in (*readers, *((followers[op],) if op in followers else ())):
-                waiting[reader] -= 1
-                if not waiting[reader]:
-                    heapq.heappush(ready, rank[reader])
-        if len(result) != len(in_file_order):
-            raise InvalidModel(f'block "{self.name}" has a cycle: {self._cycle(waiting, followers)}')
-        return result
-
-    def _cycle(self, waiting: dict[AnyOp, int], followers: dict[AnyOp, AnyOp]) -> str:
-        """One cycle among the operators that never became ready, as text."""
-        before = {after: first for first, after in followers.items()}
-        op = next(op for op, count in waiting.items() if count)
-        path: dict[AnyOp, None] = {}
-        while op not in path:
-            path[op] = None
-            candidates = [p for t in op._inputs if (p := t._producer) is not None and waiting.get(p)]
-            if op in before and waiting.get(before[op]):
-                candidates.append(before[op])
-            op = candidates[0]
-        walked = list(path)
-        loop = walked[walked.index(op) :][::-1]
-        shown = [repr(o) for o in loop[:CYCLE_SHOWN]] + [f"... {len(loop) - CYCLE_SHOWN} more"] * (
-            len(loop) > CYCLE_SHOWN
-        )
-        return " -> ".join([*shown, repr(loop[0])])
 
     def _state_neighbour(self, op: AnyOp, *, forward: bool) -> AnyOp | None:
         if self._sorted is None:
