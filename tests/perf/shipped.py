@@ -25,19 +25,29 @@ from tosakit.ir.text import parse_program
 from tosakit.testing.golden import read_cases
 
 OPERATORS = 1_200
-"""Operators of a graph to measure on, about."""
+"""Operators of a program to measure on, about."""
+
+BLOCK = 200
+"""Operators of one of its blocks, about: real ones have few outputs, and each copy has its own."""
 
 TARGETS = {"ethos-u": "ethos-u55-128", "split_int48_bias": "ethos-u55-128", "fuse_int48_bias": "ethos-u85-256"}
 """Steps that act only for an accelerator; the rules for Ethos-U55 and U65 are tried with one of them too."""
 
 
 def tiled(blocks: Sequence[Graph], operators: int = OPERATORS) -> Program:
-    """Copies of the blocks, side by side in one, until there are so many operators."""
-    graph = Graph("main")
+    """A program of so many operators: copies of the blocks, some side by side in each of its own."""
+    graphs: list[Graph] = []
+    while sum(len(graph._ops) for graph in graphs) < operators:
+        graphs.append(_side_by_side(blocks, f"block_{len(graphs)}" if graphs else "main"))
+    return Program([Region("main", graphs)])
+
+
+def _side_by_side(blocks: Sequence[Graph], name: str) -> Graph:
+    graph = Graph(name)
     inputs: list[Tensor] = []
     outputs: list[Tensor] = []
     copy = 0
-    while len(graph._ops) < operators:
+    while len(graph._ops) < BLOCK:
         for block in blocks:
             copy += 1
             twins = {
@@ -61,7 +71,7 @@ def tiled(blocks: Sequence[Graph], operators: int = OPERATORS) -> Program:
             outputs += [twins[tensor] for tensor in block.outputs]
     graph.set_inputs(inputs)
     graph.set_outputs(outputs)
-    return Program([Region("main", [graph])])
+    return graph
 
 
 def golden_blocks(name: str) -> list[Graph]:
