@@ -74,7 +74,7 @@ def widen(program: Program, context: Context) -> Outcome:
     if boundary:
         events.insert(0, _interface_event(plan, boundary))
     refusals = [refused for writer in writers for refused in writer.refused]
-    return Outcome(events, [*refusals, *_kept_borders(plan)], boundary, local_contract(writers), meaning=meaning)
+    return Outcome(events, [*refusals, *_kept_borders(plan)], boundary, local_contract(writers), meaning=real)
 
 
 def _write(plan: Plan, block: Graph, settings: Settings) -> BlockWriter:

@@ -22,7 +22,8 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.types import INTEGER_RANGES, numpy_dtype
 from tosakit.numerics.deviation import Unbounded
-from tosakit.numerics.real_deviation import Meaning
+from tosakit.numerics.program_intervals import program_intervals
+from tosakit.numerics.real_deviation import Meaning, RealArithmetic
 from tosakit.oracle.refmodel import Status
 from tosakit.testing.choices import Seeded
 from tosakit.testing.programs import grow
@@ -34,7 +35,8 @@ EVENT = Event("", "main", ("x",), ChangesPrecision("for a test"))
 
 def found(program, meaning=None):
     """The bound of each output, or why there is none."""
-    bounds = real_bounds(program, meaning or Meaning(), EVENT).outputs
+    real = RealArithmetic(program_intervals(program), meaning or Meaning())
+    bounds = real_bounds(program, real, EVENT).outputs
     return [bound.because if isinstance(bound, Unbounded) else bound for bound in bounds]
 
 

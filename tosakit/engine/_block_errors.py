@@ -14,6 +14,7 @@ from tosakit.ir.graph import AnyOp, Op, OpRecord, Tensor
 from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES
+from tosakit.numerics._differences import largest
 from tosakit.numerics._interval import add, clip, greater
 from tosakit.numerics.deviation import Error, Errors, Unbounded, detached, deviation
 from tosakit.numerics.intervals import Interval, Intervals
@@ -33,7 +34,10 @@ class Off:
     @property
     def is_off(self) -> bool:
         """Whether it can differ at all."""
-        return isinstance(self.error, Unbounded) or bool(np.any(np.asarray(self.error) > 0))
+        return isinstance(self.error, Unbounded) or largest(self.error) > 0
+
+
+NOTHING = Off()
 
 
 def worst(several: Sequence[Off]) -> Off:
@@ -182,12 +186,21 @@ class BlockErrors:
         if reads_variable(source):
             value = self.outside.last_written(source)
             return needed if value is None else [*needed, value]
-        return [*needed, *source.inputs]
+        return [*needed, *[operand for operand in source.inputs if not self._is_as_it_was(operand)]]
+
+    def _is_as_it_was(self, tensor: Tensor) -> bool:
+        """Whether a tensor is a constant that no rewrite put in the place of something else."""
+        return tensor.is_constant and tensor not in self.changes.of
+
+    def _operand(self, tensor: Tensor) -> Off:
+        return NOTHING if self._is_as_it_was(tensor) else self.known[tensor]
 
     def _settled(self, tensor: Tensor) -> Off:
         """The error of a tensor from those it needs."""
         carried = self._carried(tensor)
-        changes = self.changes.of.get(tensor, [])
+        changes = self.changes.of.get(tensor)
+        if changes is None:
+            return carried
         error, last = carried.error, carried.last
         if made := [change for change in changes if change.made(tensor)]:
             error = worst([Off(self._replacing(change, carried)) for change in made]).error
@@ -200,28 +213,28 @@ class BlockErrors:
     def _carried(self, tensor: Tensor) -> Off:
         """The error that the operator above carries on."""
         if tensor.is_constant:
-            return Off()
+            return NOTHING
         if tensor in self.entering:
             return self.entering[tensor]
         op = self.changes.source(tensor)
         if op is None or tensor.extras.variable:
             known = tensor.extras.variable  # reads answer for it
-            return Off() if known else Off(Unbounded(f'nothing is recorded of what made "{tensor.name}"'))
+            return NOTHING if known else Off(Unbounded(f'nothing is recorded of what made "{tensor.name}"'))
         if reads_variable(op):
             value = self.outside.last_written(op)
             return self.outside.held(op) if value is None else self.known[value]
-        operands = [self.known[operand] for operand in op.inputs]
+        operands = [self._operand(operand) for operand in op.inputs]
         if isinstance(op.attrs, _FLOW):
             if op not in self.flow:
                 self.flow[op] = self.outside.results(op, operands)
             return self.flow[op][op.outputs.index(tensor)]
         last = max((off.last for off in operands), default=-1)
-        is_off = any(off.is_off for off in operands)
-        if isinstance(op.attrs, Foreign) and is_off:
+        if isinstance(op.attrs, Foreign) and any(off.is_off for off in operands):
             return Off(Unbounded(f"errors are not carried through {op.attrs.NAME}"), last)
         if tensor is not op.outputs[0]:
+            is_off = any(off.is_off for off in operands)
             return Off(Unbounded(f"{op.attrs.NAME} has several results") if is_off else 0, last)
-        return Off(self.changes.made_of(op, lambda operand: self.known[operand].error), last)
+        return Off(self.changes.made_of(op, lambda operand: self._operand(operand).error), last)
 
     def _replacing(self, change: Change, carried: Off) -> Error:
         """The error of a new value: from the old one, or where that has no arithmetic, through the new operators."""

@@ -10,7 +10,7 @@ region writes to it, by the worst of everything that is ever written.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tosakit.engine._block_errors import BlockErrors, Changes, Off, reads_variable, same, worst, written
+from tosakit.engine._block_errors import NOTHING, BlockErrors, Changes, Off, reads_variable, same, worst, written
 from tosakit.engine.rule import StateLink
 from tosakit.errors import InvalidModel
 from tosakit.ir import ops
@@ -24,8 +24,6 @@ MOST_TURNS = 256
 
 LARGEST_WORK = 50_000
 """Operators in runs of regions that are followed."""
-
-_NOTHING = Off()
 
 
 @dataclass
@@ -47,7 +45,7 @@ class RunErrors:
         self.untracked = _untracked(self.changes.program)
         inputs = {tensor.name: tensor for tensor in self.changes.program.main.inputs}
         linked = [link.input for link in self.links if link.input in inputs]
-        entering = {inputs[name]: self.held.get(name, _NOTHING) for name in linked}
+        entering = {inputs[name]: self.held.get(name, NOTHING) for name in linked}
         self.main = BlockErrors(self.changes, entering, _Scope(self, self.changes.program.main, ()))
 
     def left(self) -> dict[str, Off]:
@@ -108,7 +106,7 @@ class _Scope:
         """What earlier runs left; for an operator that is gone nobody knows its place among the writes."""
         if read not in self.run.changes.alive:
             return Off(Unbounded(f"{read.attrs.NAME} was rewritten"))
-        return self.run.held.get(cell_key(read.inputs[0]), _NOTHING)
+        return self.run.held.get(cell_key(read.inputs[0]), NOTHING)
 
     # ------------------------------------------------------------------------------------------ control flow
     def results(self, op: AnyOp, operands: Sequence[Off]) -> list[Off]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tosakit.engine._block_errors import Changes, Off, same, worst
+from tosakit.engine._block_errors import NOTHING, Changes, Off, same, worst
 from tosakit.engine._flow_errors import RunErrors
 from tosakit.engine.contract import ChangesPrecision, Exact, WithinLsb
 from tosakit.engine.rule import Event, StateLink
@@ -28,7 +28,7 @@ from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics.deviation import Error, Unbounded
 from tosakit.numerics.program_intervals import program_intervals
-from tosakit.numerics.real_deviation import UNIT_BITS, Meaning, RealArithmetic
+from tosakit.numerics.real_deviation import UNIT_BITS, RealArithmetic
 
 MOST_RUNS = 32
 """Runs of a program with variables that are followed until their errors no longer grow."""
@@ -60,11 +60,13 @@ class RealBounds:
     outputs: Sequence[float | Unbounded]
 
 
-def real_bounds(program: Program, meaning: Meaning, event: Event) -> RealBounds:
-    """Bounds of a program whose precision has just changed, the last event of which is ``event``."""
+def real_bounds(program: Program, real: RealArithmetic, event: Event) -> RealBounds:
+    """Bounds of a program whose precision has just changed, the last event of which is ``event``.
+
+    ``real`` knows what the operators of the program stand for, and the intervals of the program as it is.
+    """
     try:
-        intervals = program_intervals(program)
-        changes = Changes(program, (), intervals, RealArithmetic(intervals, meaning).deviation)
+        changes = Changes(program, (), real.intervals, real.deviation)
         found = _over_runs(changes, (), UNIT_BITS)
     except TosakitError as problem:
         return RealBounds(event, [Unbounded(str(problem)) for _ in program.main.outputs])
@@ -132,8 +134,8 @@ def _over_runs(changes: Changes, state: Sequence[StateLink], bits: int) -> list[
         run = RunErrors(changes, held, state)
         found = [_output(tensor, run.main.of(tensor), bits) for tensor in outputs]
         first = first or ([] if run.untracked else found)
-        after = {key: worst([held.get(key, Off()), off]) for key, off in run.left().items()}
-        growing = [key for key, off in after.items() if not same(off, held.get(key, Off()))]
+        after = {key: worst([held.get(key, NOTHING), off]) for key, off in run.left().items()}
+        growing = [key for key, off in after.items() if not same(off, held.get(key, NOTHING))]
         if not growing:
             return [_with_first(bound, once, bits) for bound, once in zip(found, first or found, strict=True)]
         runs += 1

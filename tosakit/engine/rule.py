@@ -12,7 +12,7 @@ from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program
 from tosakit.ir.types import Array
 from tosakit.numerics.intervals import Interval, Intervals
-from tosakit.numerics.real_deviation import Meaning
+from tosakit.numerics.real_deviation import RealArithmetic
 
 P = TypeVar("P")
 O_contra = TypeVar("O_contra", contravariant=True)
@@ -149,7 +149,7 @@ class Outcome:
     ``local_check`` is the transform's own local contract: called with the program before and after, it answers with one
     sentence per breach (none: kept). ``boundary`` lists inputs and outputs whose dtype changed, ``state`` the variables
     that became inputs and outputs, ``renamed`` the outputs that have another name. ``meaning``, of a change of
-    precision, says what the operators that it made stand for; what they compute is then bounded against that.
+    precision, is the real arithmetic that the new program stands for; what it computes is then bounded against that.
     """
 
     events: Sequence[Event] = ()
@@ -158,7 +158,7 @@ class Outcome:
     local_check: "LocalCheck | None" = None
     state: Sequence[StateLink] = ()
     renamed: Sequence[RenamedOutput] = ()
-    meaning: Meaning | None = None
+    meaning: RealArithmetic | None = None
 
 
 LocalCheck = Callable[[Program, Program], Sequence[str]]

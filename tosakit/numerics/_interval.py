@@ -6,6 +6,7 @@ channels are joined and Python's integers used instead.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -59,8 +60,9 @@ class Interval:
     @property
     def channels(self) -> int | None:
         """Number of channels that have bounds of their own; None where the bounds are integers."""
-        sizes = [bound.size for bound in (self.low, self.high) if isinstance(bound, np.ndarray)]
-        return max(sizes, default=None)
+        if not self.is_per_channel:
+            return None
+        return max(bound.size for bound in (self.low, self.high) if isinstance(bound, np.ndarray))
 
     def within(self, low: int, high: int) -> bool:
         """True where no value of any channel is outside [low, high]."""
@@ -88,20 +90,16 @@ any saturation to the result's dtype; None where the dtype's range is the answer
 # -------------------------------------------------------------------------------------------------- arithmetic
 def lesser(*bounds: Bound) -> Bound:
     """Smallest of integers and arrays, channel by channel."""
-    result = bounds[0]
-    for bound in bounds[1:]:
-        both_integers = isinstance(result, int) and isinstance(bound, int)
-        result = min(result, bound) if both_integers else np.minimum(result, bound)
-    return result
+    if any([isinstance(bound, np.ndarray) for bound in bounds]):
+        return reduce(np.minimum, bounds)
+    return min(bounds)
 
 
 def greater(*bounds: Bound) -> Bound:
     """Largest of integers and arrays, channel by channel."""
-    result = bounds[0]
-    for bound in bounds[1:]:
-        both_integers = isinstance(result, int) and isinstance(bound, int)
-        result = max(result, bound) if both_integers else np.maximum(result, bound)
-    return result
+    if any([isinstance(bound, np.ndarray) for bound in bounds]):
+        return reduce(np.maximum, bounds)
+    return max(bounds)
 
 
 def clip(interval: Interval, low: int, high: int) -> Interval:
@@ -116,7 +114,7 @@ def hull(*intervals: Interval) -> Interval:
 
 def add(a: Interval, b: Interval) -> Interval:
     """The interval of a sum."""
-    if a.magnitude + b.magnitude >= LIMIT:
+    if (a.is_per_channel or b.is_per_channel) and a.magnitude + b.magnitude >= LIMIT:
         a, b = a.overall, b.overall
     return Interval(a.low + b.low, a.high + b.high)
 
@@ -133,14 +131,14 @@ def subtract(a: Interval, b: Interval) -> Interval:
 
 def times(a: Interval, factor: int) -> Interval:
     """The interval of ``a * factor``, for a factor of at least 0."""
-    if a.magnitude * factor >= LIMIT:
+    if a.is_per_channel and a.magnitude * factor >= LIMIT:
         a = a.overall
     return Interval(a.low * factor, a.high * factor)
 
 
 def product(a: Interval, b: Interval) -> Interval:
     """The interval of the product of two independent values."""
-    if a.magnitude * b.magnitude >= LIMIT:
+    if (a.is_per_channel or b.is_per_channel) and a.magnitude * b.magnitude >= LIMIT:
         a, b = a.overall, b.overall
     corners = a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high
     return Interval(lesser(*corners), greater(*corners))

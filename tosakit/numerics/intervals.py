@@ -95,21 +95,25 @@ class Intervals:
         Raises InvalidArgument for a tensor that holds no integers, InvalidModel for a constant with too little data and
         for a cycle of operators.
         """
+        known = self._known
+        if tensor in known:
+            return known[tensor]
         stack, opened = [tensor], dict[Tensor, None]()
         while stack:
             top = stack[-1]
-            if top in self._known:
+            if top in known:
                 stack.pop()
                 continue
-            missing = [operand for operand in self._reads(top) if operand not in self._known]
+            handler = self._handler(top)
+            missing = [] if handler is None else [operand for operand in self._reads(top) if operand not in known]
             if not missing:
-                self._known[stack.pop()] = self._compute(top)
+                known[stack.pop()] = self._compute(top, handler)
             elif top in opened:
                 raise InvalidModel(f'tensor "{top.name}" depends on itself; the graph has a cycle')
             else:
                 opened[top] = None
                 stack.extend(missing)
-        return self._known[tensor]
+        return known[tensor]
 
     def without_bias(self, conv: AnyOp) -> Interval:
         """What the accumulator of a convolution holds before the bias is added, for each output channel.
@@ -208,15 +212,13 @@ class Intervals:
         return None if _is_illegally_narrow(op) else _HANDLERS.get(type(op.attrs))
 
     def _reads(self, tensor: Tensor) -> list[Tensor]:
-        """The tensors whose intervals go into that of ``tensor``, but for constants, which are looked up directly."""
-        if self._handler(tensor) is None or tensor.producer is None:
-            return []
-        return [operand for operand in tensor.producer.inputs if operand.dtype in _RANGES and not operand.is_constant]
+        """The operands above ``tensor`` that hold integers, but for constants, which are looked up directly."""
+        inputs = () if tensor.producer is None else tensor.producer.inputs
+        return [operand for operand in inputs if operand.dtype in _RANGES and not operand.is_constant]
 
-    def _compute(self, tensor: Tensor) -> Interval:
+    def _compute(self, tensor: Tensor, handler: Handler | None) -> Interval:
         smallest, largest = _range(tensor)
-        handler, op = self._handler(tensor), tensor.producer
-        interval: Interval | None = self._given.get(tensor)
+        op, interval = tensor.producer, self._given.get(tensor)
         if interval is None and tensor.is_constant:
             interval = of_constant(tensor)
         elif handler is not None and op is not None:

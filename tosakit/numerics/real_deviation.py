@@ -73,7 +73,7 @@ class RealArithmetic:
     """
 
     def __init__(self, intervals: Intervals, meaning: Meaning) -> None:
-        self._intervals = intervals
+        self.intervals = intervals
         self._meaning = meaning
         self._rescales: dict[Tensor, _Rescaling | Unbounded] = {}
 
@@ -90,7 +90,7 @@ class RealArithmetic:
             return Unbounded(f"{op.attrs.NAME} computes {op.output.dtype.name}")
         if not isinstance(op.attrs, _ROUNDS) and all(largest(error) == 0 for error in found):
             return 0
-        view = View(errors, self._intervals, UNIT_BITS)
+        view = View(errors, self.intervals, UNIT_BITS)
         if isinstance(op.attrs, ops.Rescale):
             return self._rescale(op, view)
         result = by_rule(op, view, _RULES)
@@ -101,7 +101,7 @@ class RealArithmetic:
         if (wrong := must_agree(op, view, (1, 2, 3, 4))) is not None:
             return wrong
         if op.output not in self._rescales:
-            self._rescales[op.output] = _rescaling(op, self._intervals, self._meaning.scales.get(op.output))
+            self._rescales[op.output] = _rescaling(op, self.intervals, self._meaning.scales.get(op.output))
         plan = self._rescales[op.output]
         return plan if isinstance(plan, Unbounded) else plan.off(operand(op, 0, view.off).high)
 
@@ -138,28 +138,30 @@ def _rescaling(op: AnyOp, intervals: Intervals, stands_for: Sequence[Fraction] |
     zero_point = intervals.of(op.inputs[4])
     room = max(high - zero_point.lowest, zero_point.highest - low) + 1
     multiplier, shift, values = (np.asarray(array).reshape(-1).tolist() for array in (m, s, value))
-    own = [Fraction(*pair) for pair in zip(multiplier, (1 << bits for bits in shift), strict=True)]
-    scales = list(own if stands_for is None else stands_for)
+    scales = [(m, 1 << s) for m, s in zip(multiplier, shift, strict=True)]
+    if stands_for is not None:
+        scales = [(scale.numerator, scale.denominator) for scale in stands_for]
     double = attrs.rounding_mode == RoundingMode.DOUBLE_ROUND
-    count = max(map(len, (own, scales, values)))
-    own, scales = own * (count // len(own)), scales * (count // len(scales))
-    whole = zip(shift * (count // len(shift)), values * (count // len(values)), strict=True)
-    rows = zip(own, scales, whole, strict=True)
-    errors = [_own_error(one, meant, *rest, room=room, double=double) for one, meant, rest in rows]
-    fractions = [(scale.numerator, scale.denominator) for scale in scales]
-    return _Rescaling(fractions, errors, (high - low) << UNIT_BITS)
+    columns = [multiplier, shift, scales, values]
+    count = max(map(len, columns))
+    rows = zip(*(column * (count // len(column)) for column in columns), strict=True)
+    errors = [_own_error(*row, room=room, double=double) for row in rows]
+    return _Rescaling(scales * (count // len(scales)), errors, (high - low) << UNIT_BITS)
 
 
-def _own_error(own: Fraction, meant: Fraction, shift: int, value: int, *, room: int, double: bool) -> int:
-    """One channel: its scale, the one it stands for, its shift, the largest value; and the width of the result."""
-    least = min(own, meant)
-    reached = min(Fraction(value), room / least) if least > 0 else Fraction(value)
-    total = reached * abs(own - meant) * (1 << UNIT_BITS)
-    if own.denominator != 1:
-        total += _HALF
-        if double and shift > 31:
-            total += Fraction(1 << (UNIT_BITS + 30), 1 << shift)
-    return -int(-total // 1)
+def _own_error(multiplier: int, shift: int, meant: tuple[int, int], value: int, *, room: int, double: bool) -> int:
+    """One channel: its scale, the fraction that it stands for, the largest value; and the width of the result."""
+    over, under = meant
+    unit = under << shift  # both scales are integers in units of 1 / unit
+    scale, wanted = multiplier * under, over << shift
+    apart, least = abs(scale - wanted), min(scale, wanted)
+    # value * apart / unit, for no larger a value than room / (least / unit)
+    total, parts = (room * apart, least) if least > 0 and value * least > room * unit else (value * apart, unit)
+    total <<= UNIT_BITS
+    rounds = multiplier % (1 << shift) != 0
+    if rounds and double and shift > 31:
+        total, parts = (total << shift) + (parts << (UNIT_BITS + 30)), parts << shift
+    return -(-total // parts) + _HALF * rounds
 
 
 def _mul(op: AnyOp, view: View) -> "Bound | Unbounded":
