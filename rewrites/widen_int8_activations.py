@@ -103,9 +103,8 @@ def _distance(made: Sequence[AnyOp], real: RealArithmetic) -> float | None:
     """How far the results of new operators are from real arithmetic on the same operands, in LSB; None if unknown."""
     errors: dict[Tensor, Error] = {}
     for op in made:
-        if any(t.dtype == DType.SHAPE for t in op.outputs) or isinstance(op.attrs, REGION_OPS):
-            continue
-        errors[op.output] = real.deviation(op, lambda tensor: errors.get(tensor, 0))
+        if op.inputs and not isinstance(op.attrs, REGION_OPS) and op.output.dtype != DType.SHAPE:
+            errors[op.output] = real.deviation(op, lambda tensor: errors.get(tensor, 0))
     inside = dict.fromkeys(tensor for op in made for tensor in op.inputs)
     ends = [error for tensor, error in errors.items() if tensor not in inside]
     found = [int(np.max(error)) for error in ends if not isinstance(error, Unbounded)]

@@ -68,11 +68,11 @@ class Piece:
 
 def local_contract(writers: Sequence[BlockWriter]) -> LocalCheck:
     """The check for a program widened by these writers; it keeps the operators as they are now."""
-    pieces = [piece for writer in writers for piece in _pieces(writer)]
-    meaning = meaning_of(writers)
+    made = [{t: op.record for op in w.graph.ops for t in op.outputs if t.producer is op} for w in writers]
 
     def check(_before: Program, _after: Program) -> list[str]:
-        model = ReferenceModel()
+        pieces = [piece for writer, now in zip(writers, made, strict=True) for piece in _pieces(writer, now)]
+        meaning, model = meaning_of(writers), ReferenceModel()
         breaches = [f"{describe(piece.op)}: {wrong}" for piece in pieces if (wrong := _wrong_scale(piece, meaning))]
         for first in range(0, len(pieces), _BATCH):
             breaches.extend(_check(pieces[first : first + _BATCH], model, meaning))
@@ -81,8 +81,8 @@ def local_contract(writers: Sequence[BlockWriter]) -> LocalCheck:
     return check
 
 
-def _pieces(writer: BlockWriter) -> list[Piece]:
-    made = {tensor: op.record for op in writer.graph.ops for tensor in op.outputs if tensor.producer is op}
+def _pieces(writer: BlockWriter, made: Mapping[Tensor, OpRecord]) -> list[Piece]:
+    """The pieces of a block; ``made`` are the new operators by their results."""
     homes = {native.tensor: old for old, native in writer.natives.items() if _is_cut(old, writer.old.entry)}
     pieces = []
     for op in writer.converted:

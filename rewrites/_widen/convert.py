@@ -74,7 +74,7 @@ def _order(writer: BlockWriter, op: AnyOp) -> None:
         attrs = op.attrs
         if isinstance(attrs, ops.Pad):
             value = (scalar(op.inputs[2]) - zero_point) * FACTOR
-            operands[2] = writer.const([value], DType.INT16, f"{op.output.name}_pad_const")
+            operands[2] = writer.number(value, DType.INT16, f"{op.output.name}_pad_const")
         elif isinstance(attrs, ops.Clamp):
             attrs = _scaled_clamp(attrs, DType.INT8, DType.INT16, lambda v: (v - zero_point) * FACTOR)
         _activation(writer, op, attrs, operands, zero_point)
@@ -106,7 +106,7 @@ def _average_pool(writer: BlockWriter, op: AnyOp) -> None:
     zp_in = zp_out - (old_out - old_in)
     if not -128 <= zp_in <= 127:
         zp_in, zp_out = old_in, old_out
-    zeros = [writer.const([0], DType.INT16, f"{op.output.name}_{side}_zp") for side in ("input", "output")]
+    zeros = [writer.number(0, DType.INT16, f"{op.output.name}_{side}_zp") for side in ("input", "output")]
     operands = [writer.int16(op.inputs[0], zp_in), *zeros, *map(writer.plain, op.inputs[3:])]
     if old_in == old_out:
         _activation(writer, op, op.attrs, operands, zp_out)
@@ -125,7 +125,7 @@ def _negate(writer: BlockWriter, op: AnyOp) -> None:
     if op.output.dtype != DType.INT8:
         _elementwise_int32(writer, op) if op.output.dtype == DType.INT32 else writer.copy(op)
         return
-    zeros = [writer.const([0], DType.INT16, f"{op.output.name}_{side}_zp") for side in ("input", "output")]
+    zeros = [writer.number(0, DType.INT16, f"{op.output.name}_{side}_zp") for side in ("input", "output")]
     operands = [writer.int16(op.inputs[0], scalar(op.inputs[1])), *zeros]
     _saturating(writer, op, op.attrs, operands, scalar(op.inputs[2]))
 
@@ -143,7 +143,7 @@ def _table(writer: BlockWriter, op: AnyOp) -> None:
     fine = writer.emit(ops.Table(), operands, DType.INT32, op.output, suffix="_fine")
     if writer.settings.smooth:
         writer.off[fine] = FACTOR * int(np.abs(entries - exact).max())
-    new = writer.rescale(fine, DType.INT16, 1 << 30, 30 + FACTOR_BITS, op.output, op.output.name, scale32=True)
+    new = writer.rescale(fine, DType.INT16, [1 << 30], [30 + FACTOR_BITS], op.output, op.output.name, scale32=True)
     writer.set_int16(op.output, new, zp_out)
 
 
@@ -160,8 +160,8 @@ def _convolution(writer: BlockWriter, op: AnyOp) -> None:
         writer.int16(x, scalar(input_zp)),
         new_weight,
         writer.const(wide_bias, DType.INT48, f"{bias.name}_int48"),
-        writer.const([0], DType.INT16, f"{name}_input_zp"),
-        writer.const([scalar(weight_zp)], DType.INT8, f"{name}_weight_zp"),
+        writer.number(0, DType.INT16, f"{name}_input_zp"),
+        writer.number(scalar(weight_zp), DType.INT8, f"{name}_weight_zp"),
     )
     attrs = replace(op.attrs, acc_type=DType.INT48)  # type: ignore[call-arg]
     new = writer.emit(attrs, operands, DType.INT48, op.output, name)
@@ -201,7 +201,7 @@ def _matmul(writer: BlockWriter, op: AnyOp) -> None:
         writer.copy(op)
         return
     a, b, zp_a, zp_b = op.inputs[:4]
-    zeros = [writer.const([0], DType.INT16, f"{op.output.name}_{side}_zp") for side in ("A", "B")]
+    zeros = [writer.number(0, DType.INT16, f"{op.output.name}_{side}_zp") for side in ("A", "B")]
     operands = (writer.int16(a, scalar(zp_a)), writer.int16(b, scalar(zp_b)), *zeros)
     new = writer.emit(op.attrs, operands, DType.INT48, op.output, op.output.name)
     writer.set_accumulator(op.output, new, _PRODUCT_BITS, max(a.shape[-1:] or (1,)) * WIDE_BOUND**2)
@@ -269,7 +269,7 @@ def _order_int32(writer: BlockWriter, op: AnyOp) -> None:
     exponent = _common_exponent(writer, data, bound)
     operands = _operands(writer, op, lambda t: writer.int32(t, exponent))
     if pad is not None:
-        operands[2] = writer.const([_times(pad, exponent)], DType.INT32, f"{op.output.name}_pad_const")
+        operands[2] = writer.number(_times(pad, exponent), DType.INT32, f"{op.output.name}_pad_const")
     if isinstance(attrs, ops.Clamp):
         attrs = _scaled_clamp(attrs, DType.INT32, DType.INT32, lambda v: _times(v, exponent))
     new = writer.emit(attrs, operands, DType.INT32, op.output, op.output.name)
@@ -318,7 +318,7 @@ def _compare(writer: BlockWriter, op: AnyOp) -> None:
 def _mul(writer: BlockWriter, op: AnyOp) -> None:
     a, b = op.inputs[:2]
     if a.dtype == DType.INT8:
-        operands = [writer.int16(a, 0), writer.int16(b, 0), writer.const([0], DType.INT8, f"{op.output.name}_shift")]
+        operands = [writer.int16(a, 0), writer.int16(b, 0), writer.number(0, DType.INT8, f"{op.output.name}_shift")]
         new = writer.emit(op.attrs, operands, DType.INT32, op.output, op.output.name)
         writer.set_int32(op.output, new, _PRODUCT_BITS, WIDE_BOUND**2)
         return

@@ -1,12 +1,11 @@
 """RESCALE between the old and the new scales: the forms of numerics behind int48, int32, int16 and int8 values."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from rewrites._widen.exponents import (
     INT16_SHIFT,
@@ -24,12 +23,15 @@ from tosakit.errors import InvalidArgument
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, NanPropagationMode
 from tosakit.ir.graph import AnyOp, Tensor
-from tosakit.numerics.scale import ScaleUnderflowWarning, multiplier_and_shift
+from tosakit.numerics.scale import MAX_SHIFT, closest_pair
 
 INT8_BOUND = 255
 """Largest absolute value of an int8 value minus its zero point."""
 
 INT16_SATURATION = 1 << 15
+
+Pairs: TypeAlias = tuple[list[int], list[int]]
+"""Multipliers and shifts."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +60,10 @@ def old_scales(op: AnyOp) -> list[Fraction]:
     return [Fraction(max(m, 0)) / (1 << s if s >= 0 else Fraction(1, 1 << -s)) for m, s in pairs]
 
 
-def pairs_for(scales: Sequence[Fraction], width: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def pairs_for(scales: Sequence[Fraction], width: int) -> Pairs:
     """The closest legal multiplier and shift of each scale; 0 gives (0, 62). Raises InvalidArgument above the range."""
-    multipliers, shifts = np.zeros(len(scales), np.int64), np.full(len(scales), 62, np.int64)
-    positive = [i for i, scale in enumerate(scales) if scale > 0]
-    if positive:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ScaleUnderflowWarning)
-            found = multiplier_and_shift([scales[i] for i in positive], width)
-        multipliers[positive], shifts[positive] = found.multiplier, found.shift
-    return multipliers, shifts
+    pairs = [closest_pair(scale, width) if scale > 0 else (0, MAX_SHIFT) for scale in scales]
+    return [multiplier for multiplier, _ in pairs], [shift for _, shift in pairs]
 
 
 def convert_rescale(writer: BlockWriter, op: AnyOp) -> None:
@@ -140,11 +136,11 @@ def _to_int32(writer: BlockWriter, op: AnyOp, scales: list[Fraction]) -> None:
     per_channel = op.attrs.per_channel  # type: ignore[attr-defined]
 
     def make(at: int) -> Tensor:
-        new_scales = [scale * Fraction(2) ** (at - operand.bits) for scale in scales]
+        new_scales = _times(scales, Fraction(2) ** (at - operand.bits))
         width = 16 if operand.tensor.dtype == DType.INT48 else 32
         if operand.tensor.dtype == DType.INT32:
             _, shift = pairs_for(new_scales, 32)
-            if _scaled(operand) >= 1 << (int(shift.min()) - 1):
+            if _scaled(operand) >= 1 << (min(shift) - 1):
                 width = 16  # a 31-bit multiplier would not take every value of the operand
         multiplier, shift = pairs_for(new_scales, width)
         if at:
@@ -200,22 +196,24 @@ def narrow(
     operand = _operand(writer, op)
     is_activation = dtype == DType.INT16 and op.output.dtype == DType.INT8
     gain = FACTOR if is_activation else 1
-    new_scales = [scale * gain / Fraction(2) ** operand.bits for scale in scales]
+    new_scales = _times(scales, gain / Fraction(2) ** operand.bits)
     limit = _scaled(operand)
     wide = operand.tensor.dtype == DType.INT48
-    if wide and writer.settings.rescale_form == "one-step" and _fits_int32(limit, new_scales, output_zp):
-        multiplier, shift = pairs_for(new_scales, 16)
+    one_step = wide and writer.settings.rescale_form == "one-step"
+    pairs = _fitting_int32(limit, new_scales, output_zp) if one_step else None
+    value, zero_point = operand.tensor, operand.zero_point
+    if pairs is not None:
+        (multiplier, shift), scale32 = pairs, False
         writer.note("one 16-bit multiplier")
-        value, zero_point, scale32 = operand.tensor, operand.zero_point, False
     else:
-        value, zero_point, scale32 = operand.tensor, operand.zero_point, True
+        scale32 = True
         if wide:
             value, drop = _to_int32_first(writer, op, operand)
-            new_scales = [scale * (1 << drop) for scale in new_scales]
+            new_scales = _times(new_scales, Fraction(1 << drop))
             limit = (limit >> drop) + 1
             writer.note(f"two steps, the first by 2^-{drop}")
         multiplier, shift = pairs_for(new_scales, 32)
-        if value.dtype == DType.INT32 and limit >= 1 << (int(shift.min()) - 1):
+        if value.dtype == DType.INT32 and limit >= 1 << (min(shift) - 1):
             value, scale32 = _saturated(writer, op, value, shift, new_scales)
             multiplier, shift = pairs_for(new_scales, 32 if scale32 else 16)
     per_channel = op.attrs.per_channel  # type: ignore[attr-defined]
@@ -228,13 +226,18 @@ def narrow(
     return new
 
 
-def _fits_int32(limit: int, scales: Sequence[Fraction], output_zp: int) -> bool:
+def _times(scales: Sequence[Fraction], factor: Fraction) -> list[Fraction]:
+    return [scale * factor for scale in scales]
+
+
+def _fitting_int32(limit: int, scales: Sequence[Fraction], output_zp: int) -> Pairs | None:
+    """15-bit multipliers, where all values up to ``limit`` give results that fit INT32; else None."""
     try:
-        multiplier, shift = pairs_for(scales, 16)
+        pairs = pairs_for(scales, 16)
     except InvalidArgument:
-        return False
-    worst = max(Fraction(int(m), 1 << int(s)) for m, s in zip(multiplier, shift, strict=True))
-    return limit * worst + 1 + abs(output_zp) <= INT32_MAX
+        return None
+    most = INT32_MAX - 1 - abs(output_zp)
+    return pairs if all(limit * m <= most << s for m, s in zip(*pairs, strict=True)) else None
 
 
 def _to_int32_first(writer: BlockWriter, op: AnyOp, operand: Operand) -> tuple[Tensor, int]:
@@ -243,13 +246,13 @@ def _to_int32_first(writer: BlockWriter, op: AnyOp, operand: Operand) -> tuple[T
     while (operand.bound << operand.bits >> drop) + 1 > INT32_MAX:
         drop += 1
     value = writer.rescale(
-        operand.tensor, DType.INT32, 1 << 14, 14 + drop, op.inputs[0], scale32=False, suffix="_int32"
+        operand.tensor, DType.INT32, [1 << 14], [14 + drop], op.inputs[0], scale32=False, suffix="_int32"
     )
     return value, drop
 
 
 def _saturated(
-    writer: BlockWriter, op: AnyOp, value: Tensor, shift: npt.NDArray[np.int64], scales: Sequence[Fraction]
+    writer: BlockWriter, op: AnyOp, value: Tensor, shift: Sequence[int], scales: Sequence[Fraction]
 ) -> tuple[Tensor, bool]:
     """Clamp an int32 value where the result saturates anyway, since a multiplier does not take all its values.
 
@@ -266,4 +269,4 @@ def _saturated(
         clamped = writer.emit(
             attrs(NanPropagationMode.PROPAGATE), operands, DType.INT32, op.inputs[0], suffix="_in_range"
         )
-    return clamped, end < 1 << (int(shift.min()) - 1)
+    return clamped, end < 1 << (min(shift) - 1)

@@ -17,13 +17,15 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType, NanPropagationMode, RoundingMode
 from tosakit.ir.graph import AnyOp, Graph, Op, OpRecord, Tensor
 from tosakit.ir.operator import Attributes
-from tosakit.ir.types import decode, encode
+from tosakit.ir.types import decode, encode, encode_number
 from tosakit.numerics.intervals import Intervals
 from tosakit.numerics.real_deviation import Meaning
 
 NAME = "widen_int8_activations"
 
 UNKNOWN_BOUND = 1 << 31
+
+_CONST = ops.Const()
 
 Source = Callable[[int], Tensor]
 """Makes an int32 value at a given exponent."""
@@ -119,7 +121,9 @@ class BlockWriter:
         self.refused.append(Refused(NAME, self.old.name, describe(op), reason))
 
     def _record(self, op: AnyOp) -> Converted:
-        return self.converted.setdefault(op, Converted(op.record))
+        if op not in self.converted:
+            self.converted[op] = Converted(op.record)
+        return self.converted[op]
 
     def emit(
         self,
@@ -140,16 +144,26 @@ class BlockWriter:
     def const(self, values: npt.ArrayLike, dtype: DType, name: str) -> Tensor:
         """Add a CONST of the values' shape."""
         array = np.asarray(values)
-        result = Tensor(self._free(name, reserved=False), dtype, array.shape, encode(array, dtype))
-        self._add(Op(ops.Const(), (), (result,), location=self._location, origin=NAME))
+        return self._constant(encode(array, dtype), dtype, array.shape, name)
+
+    def number(self, value: int, dtype: DType, name: str) -> Tensor:
+        """Add a CONST of one element."""
+        return self._constant(encode_number(value, dtype), dtype, (1,), name)
+
+    def _numbers(self, values: Sequence[int], dtype: DType, name: str) -> Tensor:
+        return self.number(values[0], dtype, name) if len(values) == 1 else self.const(values, dtype, name)
+
+    def _constant(self, data: bytes, dtype: DType, shape: tuple[int, ...], name: str) -> Tensor:
+        result = Tensor(self._free(name, reserved=False), dtype, shape, data)
+        self._add(Op(_CONST, (), (result,), location=self._location, origin=NAME))
         return result
 
     def rescale(
         self,
         x: Tensor,
         dtype: DType,
-        multiplier: npt.ArrayLike,
-        shift: npt.ArrayLike,
+        multiplier: Sequence[int],
+        shift: Sequence[int],
         like: Tensor,
         name: str | None = None,
         *,
@@ -167,10 +181,10 @@ class BlockWriter:
         hint = name or like.name + suffix
         operands = (
             x,
-            self.const(np.atleast_1d(multiplier), DType.INT32 if scale32 else DType.INT16, f"{hint}_multiplier"),
-            self.const(np.atleast_1d(shift), DType.INT8, f"{hint}_shift"),
-            self.const([input_zp], x.dtype, f"{hint}_input_zp"),
-            self.const([output_zp], dtype, f"{hint}_output_zp"),
+            self._numbers(multiplier, DType.INT32 if scale32 else DType.INT16, f"{hint}_multiplier"),
+            self._numbers(shift, DType.INT8, f"{hint}_shift"),
+            self.number(input_zp, x.dtype, f"{hint}_input_zp"),
+            self.number(output_zp, dtype, f"{hint}_output_zp"),
         )
         attrs = ops.Rescale(scale32=scale32, rounding_mode=RoundingMode.SINGLE_ROUND, per_channel=per_channel)
         result = self.emit(attrs, operands, dtype, like, name, suffix=suffix)
@@ -183,8 +197,8 @@ class BlockWriter:
     ) -> Tensor:
         """Add a CLAMP to [low, high]."""
         attrs = ops.Clamp(
-            min_val=encode(np.array([low]), x.dtype),
-            max_val=encode(np.array([high]), x.dtype),
+            min_val=encode_number(low, x.dtype),
+            max_val=encode_number(high, x.dtype),
             nan_mode=NanPropagationMode.PROPAGATE,
         )
         return self.emit(attrs, (x,), x.dtype, like, name, suffix=suffix)
@@ -314,7 +328,7 @@ class BlockWriter:
         if old.dtype == DType.INT8 and old in self._int16:
             zero_point, wide = next(iter(self._int16[old].items()))
             new = self.rescale(
-                wide, DType.INT8, 1 << 30, 30 + FACTOR_BITS, old, self.own_name(old),
+                wide, DType.INT8, [1 << 30], [30 + FACTOR_BITS], old, self.own_name(old),
                 scale32=True, output_zp=zero_point, suffix="_int8",
             )  # fmt: skip
             self._plain[old] = new
@@ -346,7 +360,7 @@ class BlockWriter:
             new = self.const(values, DType.INT16, f"{old.name}_z{zero_point}".replace("-", "m"))
         elif old in self.natives and self.input_form(old) is Form.INT8:
             new = self.rescale(
-                self._plain[old], DType.INT16, 1 << 30, 30 - FACTOR_BITS, old, self.own_name(old),
+                self._plain[old], DType.INT16, [1 << 30], [30 - FACTOR_BITS], old, self.own_name(old),
                 scale32=True, input_zp=zero_point, suffix="_int16",
             )  # fmt: skip
         elif forms:
@@ -359,12 +373,12 @@ class BlockWriter:
     def _shifted(self, old: Tensor, have: int, wide: Tensor, want: int) -> Tensor:
         """Another zero point: int16 has none, so the difference is added in int32."""
         suffix = f"_z{want}".replace("-", "m")
-        wide32 = self.rescale(wide, DType.INT32, 1 << 30, 30, old, scale32=True, suffix=f"{suffix}_int32")
+        wide32 = self.rescale(wide, DType.INT32, [1 << 30], [30], old, scale32=True, suffix=f"{suffix}_int32")
         shape = (1,) * len(old.shape)
         offset = self.const(np.full(shape, (have - want) * FACTOR), DType.INT32, f"{old.name}{suffix}_offset")
         moved = self.emit(ops.Add(), (wide32, offset), DType.INT32, old, suffix=f"{suffix}_add")
         self.note(f'"{old.name}" is read with zero point {want}, it has {have}')
-        return self.rescale(moved, DType.INT16, 1 << 30, 30, old, scale32=True, suffix=suffix)
+        return self.rescale(moved, DType.INT16, [1 << 30], [30], old, scale32=True, suffix=suffix)
 
     def any_form(self, old: Tensor) -> Tensor:
         """The int8 value in whatever form exists, for readers that look at its shape only."""
@@ -390,7 +404,7 @@ class BlockWriter:
                 forms[0] = self._plain[old]
             have, value = next(iter(forms.items()))
             new = self.rescale(
-                value, DType.INT32, 1 << 14, 14 + have - exponent, old, self.own_name(old),
+                value, DType.INT32, [1 << 14], [14 + have - exponent], old, self.own_name(old),
                 scale32=False, suffix=_exponent_suffix(exponent),
             )  # fmt: skip
         else:
@@ -402,7 +416,7 @@ class BlockWriter:
         """An accumulator in int32: RESCALE by 2^-j, which never is by one (see Settings.fuses_identity)."""
         accumulator = self.accumulators[old]
         return self.rescale(
-            accumulator.tensor, DType.INT32, 1 << 14, 14 + accumulator.bits - exponent, old, self.own_name(old),
+            accumulator.tensor, DType.INT32, [1 << 14], [14 + accumulator.bits - exponent], old, self.own_name(old),
             scale32=False, suffix=_exponent_suffix(exponent),
         )  # fmt: skip
 

@@ -162,19 +162,20 @@ class BlockErrors:
 
     def of(self, tensor: Tensor) -> Off:
         """The error of a tensor, whatever depth it is at."""
-        stack, opened = [tensor], dict[Tensor, None]()
+        stack, opened = [tensor], dict[Tensor, list[Tensor]]()
         while stack:
             top = stack[-1]
             if top in self.known:
                 stack.pop()
                 continue
-            missing = [needed for needed in self._needs(top) if needed not in self.known]
+            needs = opened[top] if top in opened else self._needs(top)
+            missing = [needed for needed in needs if needed not in self.known]
             if not missing:
                 self.known[stack.pop()] = self._settled(top)
             elif top in opened:
                 self.known[stack.pop()] = Off(Unbounded("rewrites replaced values by each other in a circle"))
             else:
-                opened[top] = None
+                opened[top] = missing
                 stack.extend(missing)
         return self.known[tensor]
 

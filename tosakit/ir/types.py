@@ -181,6 +181,12 @@ def _decode(data: "memoryview | bytes", dtype: DType, shape: tuple[int, ...]) ->
 _decode_short = lru_cache(maxsize=1 << 14)(_decode)
 
 
+@lru_cache(maxsize=1 << 12)
+def encode_number(value: int, dtype: DType) -> bytes:
+    """:func:`encode` of one value, such as a zero point: few differ, so each is encoded once."""
+    return encode(np.array([value]), dtype)
+
+
 def encode(values: npt.ArrayLike, dtype: DType) -> bytes:
     """Bytes of constant ``values`` in the file's layout of ``dtype``.
 

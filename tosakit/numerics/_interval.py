@@ -50,7 +50,7 @@ class Interval:
     @property
     def overall(self) -> "Interval":
         """One interval that holds for all channels."""
-        return Interval(self.lowest, self.highest)
+        return Interval(self.lowest, self.highest) if self.is_per_channel else self
 
     @property
     def is_per_channel(self) -> bool:

@@ -51,7 +51,7 @@ def deviation(op: AnyOp, errors: Errors, intervals: Intervals) -> Error:
             return error
     if all(largest(error) == 0 for error in found):
         return 0
-    return by_rule(op, View(errors, intervals), _RULES)
+    return by_rule(op, View(dict(zip(op.inputs, found, strict=True)).__getitem__, intervals), _RULES)
 
 
 def _rescale(op: AnyOp, view: View) -> "Bound | Unbounded":

@@ -98,20 +98,20 @@ class Intervals:
         known = self._known
         if tensor in known:
             return known[tensor]
-        stack, opened = [tensor], dict[Tensor, None]()
+        stack, opened = [tensor], dict[Tensor, list[Tensor]]()
         while stack:
             top = stack[-1]
             if top in known:
                 stack.pop()
                 continue
-            handler = self._handler(top)
-            missing = [] if handler is None else [operand for operand in self._reads(top) if operand not in known]
+            reads = opened[top] if top in opened else self._reads(top)
+            missing = [operand for operand in reads if operand not in known]
             if not missing:
-                known[stack.pop()] = self._compute(top, handler)
+                known[stack.pop()] = self._compute(top)
             elif top in opened:
                 raise InvalidModel(f'tensor "{top.name}" depends on itself; the graph has a cycle')
             else:
-                opened[top] = None
+                opened[top] = missing
                 stack.extend(missing)
         return known[tensor]
 
@@ -212,13 +212,16 @@ class Intervals:
         return None if _is_illegally_narrow(op) else _HANDLERS.get(type(op.attrs))
 
     def _reads(self, tensor: Tensor) -> list[Tensor]:
-        """The operands above ``tensor`` that hold integers, but for constants, which are looked up directly."""
-        inputs = () if tensor.producer is None else tensor.producer.inputs
-        return [operand for operand in inputs if operand.dtype in _RANGES and not operand.is_constant]
+        """The tensors whose intervals go into that of ``tensor``, but for constants, which are looked up directly."""
+        op = tensor.producer
+        if op is None or not op.inputs or self._handler(tensor) is None:
+            return []
+        return [operand for operand in op.inputs if operand.dtype in _RANGES and not operand.is_constant]
 
-    def _compute(self, tensor: Tensor, handler: Handler | None) -> Interval:
+    def _compute(self, tensor: Tensor) -> Interval:
         smallest, largest = _range(tensor)
-        op, interval = tensor.producer, self._given.get(tensor)
+        handler, op = self._handler(tensor), tensor.producer
+        interval: Interval | None = self._given.get(tensor)
         if interval is None and tensor.is_constant:
             interval = of_constant(tensor)
         elif handler is not None and op is not None:

@@ -90,7 +90,7 @@ class RealArithmetic:
             return Unbounded(f"{op.attrs.NAME} computes {op.output.dtype.name}")
         if not isinstance(op.attrs, _ROUNDS) and all(largest(error) == 0 for error in found):
             return 0
-        view = View(errors, self.intervals, UNIT_BITS)
+        view = View(dict(zip(op.inputs, found, strict=True)).__getitem__, self.intervals, UNIT_BITS)
         if isinstance(op.attrs, ops.Rescale):
             return self._rescale(op, view)
         result = by_rule(op, view, _RULES)

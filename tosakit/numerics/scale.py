@@ -9,12 +9,13 @@ import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Integral
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tosakit.errors import InvalidArgument
+from tosakit.numerics._interval import greater, lesser
 
 MIN_SHIFT = 2
 MAX_SHIFT = 62
@@ -71,19 +72,9 @@ def multiplier_and_shift(scale: ScaleLike, width: int) -> MultiplierShift:
     bits = _multiplier_bits(width)
     scales = _as_array(scale)
     mantissa, exponent = _normalise(scales)
-    full_shift = bits - exponent  # of a multiplier with all its bits: 2**(bits-1) <= multiplier < 2**bits
-    # One rounding only, from the mantissa straight to the bits that remain. From 63 dropped bits on, nothing does.
-    dropped = np.minimum(_MANTISSA_BITS - bits + np.maximum(full_shift - MAX_SHIFT, 0), _MANTISSA_BITS + 1)
-    multiplier = (mantissa + (np.int64(1) << (dropped - 1))) >> dropped
-    carry = multiplier >> bits  # 1 where rounding reached 2**bits, one more than the constant can hold
-    multiplier, dropped = multiplier >> carry, dropped + carry
-    shift = np.minimum(full_shift - carry, MAX_SHIFT)
+    multiplier, shift, dropped = _closest(mantissa, exponent, bits)
     if np.any(shift < MIN_SHIFT):
-        raise InvalidArgument(
-            f"{_first(scales, shift < MIN_SHIFT)} is too large for RESCALE: the largest scale of a {width}-bit "
-            f"multiplier is {max_scale(width)}; apply a part of it elsewhere"
-            + (" or, unless the input is INT48, use scale32" * (width == 16))
-        )
+        raise _too_large(_first(scales, shift < MIN_SHIFT), width)
     if np.any(multiplier == 0):
         warnings.warn(
             f"{_first(scales, multiplier == 0)} underflows: its RESCALE multiplier rounds to 0 at the largest shift "
@@ -95,6 +86,20 @@ def multiplier_and_shift(scale: ScaleLike, width: int) -> MultiplierShift:
     return MultiplierShift(
         np.asarray(multiplier, np.int32), np.asarray(shift, np.int8), np.asarray(relative_error, np.float64)
     )
+
+
+def closest_pair(scale: Fraction, width: int) -> tuple[int, int]:
+    """The multiplier and shift that :func:`multiplier_and_shift` finds for one scale, a positive one, without arrays.
+
+    Says nothing of a scale that underflows.
+
+    Raises:
+        InvalidArgument: the scale is too large, or ``width`` is neither 16 nor 32.
+    """
+    multiplier, shift, _ = _closest(*_normalise_exact(scale), _multiplier_bits(width))
+    if shift < MIN_SHIFT:
+        raise _too_large(f"scale {scale}", width)
+    return multiplier, shift
 
 
 def max_scale(width: int) -> float:
@@ -196,6 +201,23 @@ def _multiplier_bits(width: int) -> int:
     if width not in _MULTIPLIER_BITS:
         raise InvalidArgument(f"{width!r} is not the width of a RESCALE multiplier; pass 16 or 32")
     return _MULTIPLIER_BITS[width]
+
+
+def _closest(mantissa: Any, exponent: Any, bits: int) -> tuple[Any, Any, Any]:
+    """Multipliers, shifts, and how many bits of the mantissas were dropped: integers or arrays of them."""
+    full_shift = bits - exponent  # of a multiplier with all its bits: 2**(bits-1) <= multiplier < 2**bits
+    # One rounding only, from the mantissa straight to the bits that remain. From 63 dropped bits on, nothing does.
+    dropped = lesser(_MANTISSA_BITS - bits + greater(full_shift - MAX_SHIFT, 0), _MANTISSA_BITS + 1)
+    multiplier = (mantissa + (1 << (dropped - 1))) >> dropped
+    carry = multiplier >> bits  # 1 where rounding reached 2**bits, one more than the constant can hold
+    return multiplier >> carry, lesser(full_shift - carry, MAX_SHIFT), dropped + carry
+
+
+def _too_large(scale: str, width: int) -> InvalidArgument:
+    return InvalidArgument(
+        f"{scale} is too large for RESCALE: the largest scale of a {width}-bit multiplier is {max_scale(width)}; "
+        "apply a part of it elsewhere" + (" or, unless the input is INT48, use scale32" * (width == 16))
+    )
 
 
 def _as_array(scale: ScaleLike) -> NDArray[np.generic]:
