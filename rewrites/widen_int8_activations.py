@@ -10,7 +10,7 @@ int8 island between RESCALEs and is reported.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -53,7 +53,7 @@ def widen(program: Program, context: Context) -> Outcome:
     options: Options = context.options
     plan = make_plan(program, keeps_interface=options.io == "int8")
     if not plan.widens:
-        islands = [(block, op) for block in plan.blocks for op in block.ops if op in plan.islands]
+        islands = [(block, op) for block, found in plan.involved.items() for op in found if op in plan.islands]
         return Outcome(refusals=[Refused(NAME, b.name, describe(op), plan.islands[op]) for b, op in islands])
     settings = Settings(
         smooth=options.smooth,
@@ -91,7 +91,7 @@ def _events(writer: BlockWriter, real: RealArithmetic) -> list[Event]:
     for op, made in writer.converted.items():
         after = [new for new in made.after if new in writer.graph]
         if made.after:
-            contract = replace(CONTRACT, lsb=_distance(after, real))
+            contract = ChangesPrecision(CONTRACT.because, _distance(after, real))
             records = tuple(new.record for new in after)
             operators = (describe(op),)
             detail = "; ".join(made.detail)

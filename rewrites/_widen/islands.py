@@ -14,18 +14,18 @@ from rewrites._widen.families import (
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Tensor
-from tosakit.ir.operator import Foreign
+from tosakit.ir.operator import Attributes, Foreign
 
-_PARAMETERS: tuple[tuple[tuple[type, ...], tuple[int, ...]], ...] = (
-    ((ops.Rescale,), (1, 2, 3, 4)),
-    (CONVOLUTIONS, (2, 3, 4)),
-    (MATMULS, (2, 3)),
-    (AVERAGE_POOLS, (1, 2)),
-    ((ops.Negate,), (1, 2)),
-    ((ops.Table,), (1,)),
-    ((ops.Pad,), (2,)),
-    ((ops.Mul,), (2,)),
-)
+_PARAMETERS: dict[type[Attributes], tuple[int, ...]] = {
+    ops.Rescale: (1, 2, 3, 4),
+    **dict.fromkeys(CONVOLUTIONS, (2, 3, 4)),
+    **dict.fromkeys(MATMULS, (2, 3)),
+    **dict.fromkeys(AVERAGE_POOLS, (1, 2)),
+    ops.Negate: (1, 2),
+    ops.Table: (1,),
+    ops.Pad: (2,),
+    ops.Mul: (2,),
+}
 """Operands that have to be constants, because their dtype changes with the activations' (the shift: to be read)."""
 
 _LARGEST_SCALE = 1 << 13
@@ -66,17 +66,11 @@ def reason_to_stay(op: AnyOp) -> str | None:
 
 def open_parameter(op: AnyOp) -> str | None:
     """Why an operator cannot be given other parameters: one is missing, or no constant; else None."""
-    for kinds, slots in _PARAMETERS:
-        if isinstance(op.attrs, kinds) and (reason := _not_constant(op, slots)) is not None:
-            return reason
-    return None
-
-
-def _not_constant(op: AnyOp, slots: tuple[int, ...]) -> str | None:
+    slots = _PARAMETERS.get(type(op.attrs), ())
     for slot in slots:
         if slot < len(op.inputs) and not op.inputs[slot].is_constant:
             return f"its operand {op.attrs.OPERANDS[slot]} is computed, not a constant"
-    if len(op.inputs) <= max(slots) and not isinstance(op.attrs, ops.Mul):
+    if slots and len(op.inputs) <= slots[-1] and not isinstance(op.attrs, ops.Mul):
         return f"it has {len(op.inputs)} operands instead of {len(op.attrs.OPERANDS)}"
     return None
 

@@ -1,6 +1,6 @@
 """Decide, before anything is built: which blocks take part, which tensors stay int8, which forms are needed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
@@ -29,7 +29,8 @@ class Plan:
     """Everything that is decided about a program beforehand."""
 
     main: Graph
-    blocks: tuple[Graph, ...]
+    involved: dict[Graph, list[AnyOp]]
+    """The operators of each block that something is decided about, in order; all others stay as they are."""
     regions: dict[str, Graph]
     zero_points: ZeroPoints
     keeps_interface: bool
@@ -39,6 +40,11 @@ class Plan:
     native: dict[Tensor, Form] = field(default_factory=dict)
     """The form in which a tensor comes into being."""
     needs: dict[Tensor, dict[Form, None]] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> tuple[Graph, ...]:
+        """The blocks that take part, the main block first."""
+        return tuple(self.involved)
 
     def reason_kept(self, tensor: Tensor) -> str | None:
         """Why a tensor's whole class stays int8, or None."""
@@ -59,13 +65,13 @@ class Plan:
     @property
     def widens(self) -> bool:
         """True where at least one activation that something reads becomes int16."""
-        return any(Form.INT16 in self.needs.get(t, ()) for block in self.blocks for t in activations(block))
+        made = (t for block, found in self.involved.items() for t in (*block.inputs, *_results(found)))
+        return any(Form.INT16 in self.needs.get(t, ()) for t in made if not t.extras.variable)
 
 
-def activations(graph: Graph) -> Iterator[Tensor]:
-    """Inputs and results of a block that are int8, constants excluded."""
-    results = chain.from_iterable(op.outputs for op in graph.ops if not isinstance(op.attrs, ops.Const))
-    return (t for t in chain(dict.fromkeys(graph.inputs), results) if t.dtype == DType.INT8 and not t.extras.variable)
+def _results(ops_: Iterable[AnyOp]) -> Iterator[Tensor]:
+    """The results of operators that are int8."""
+    return (t for t in chain.from_iterable(op.outputs for op in ops_) if t.dtype == DType.INT8)
 
 
 def make_plan(program: Program, *, keeps_interface: bool) -> Plan:
@@ -73,16 +79,18 @@ def make_plan(program: Program, *, keeps_interface: bool) -> Plan:
     islands: dict[AnyOp, str] = {}
     regions: dict[str, Graph] = {}
     blocks = [program.main]
+    involved: dict[Graph, list[AnyOp]] = {}
     links: list[Link] = []
     for block in blocks:  # grows while it is read
-        for op in block.ops:
+        involved[block] = [op for op in block.ops if isinstance(op.attrs, REGION_OPS) or involves_int8(op)]
+        for op in involved[block]:
             if isinstance(op.attrs, REGION_OPS):
                 _enter(program, op, blocks, regions, links, islands)
             elif touches_int8(op):
                 reason = reason_to_stay(op)
                 if reason is not None:
                     islands[op] = reason
-    plan = Plan(program.main, tuple(blocks), regions, infer(blocks, links), keeps_interface, islands)
+    plan = Plan(program.main, involved, regions, infer(involved, links), keeps_interface, islands)
     for block in blocks:
         _keep(block, plan)
     for block in blocks:
@@ -96,10 +104,16 @@ def make_plan(program: Program, *, keeps_interface: bool) -> Plan:
     return plan
 
 
-def touches_int8(op: AnyOp) -> bool:
-    """True where an operator reads or makes int8 activations (constants alone make none)."""
+def involves_int8(op: AnyOp) -> bool:
+    """True where an operator reads or makes int8 values, other than constants that are its parameters."""
     if isinstance(op.attrs, ops.Const):
         return False
+    int8 = [t for t in (*op.outputs, *op.inputs) if t.dtype == DType.INT8]
+    return any([not t.is_constant for t in int8]) or any([t in data_operands(op) for t in int8])
+
+
+def touches_int8(op: AnyOp) -> bool:
+    """True where an operator that is no constant reads or makes int8 activations."""
     return DType.INT8 in [t.dtype for t in (*op.outputs, *data_operands(op))]
 
 
@@ -163,7 +177,7 @@ def _keep(block: Graph, plan: Plan) -> None:
     def keep(tensor: Tensor, reason: str) -> None:
         plan.kept.setdefault(plan.zero_points.classes.find(tensor)[0], reason)
 
-    for op in block.ops:
+    for op in plan.involved[block]:
         attrs = op.attrs
         if isinstance(attrs, ops.Rescale):
             if attrs.input_unsigned and op.inputs[0].dtype == DType.INT8 and not op.inputs[0].is_constant:
@@ -189,9 +203,7 @@ def _native(block: Graph, plan: Plan) -> None:
         if tensor.dtype == DType.INT8:
             stays = plan.reason_kept(tensor) is not None or (plan.keeps_interface and block is plan.main)
             native[tensor] = Form.INT8 if stays else Form.INT16
-    for op in block.ops:
-        if isinstance(op.attrs, ops.Const):
-            continue
+    for op in plan.involved[block]:
         for tensor in op.outputs:
             if tensor.dtype == DType.INT8:
                 native[tensor] = _native_form(op, tensor, plan)
@@ -217,7 +229,7 @@ def _needs(block: Graph, plan: Plan) -> None:
     for tensor in block.outputs:
         if tensor.dtype == DType.INT8:
             need(tensor, plan.border_form(block, tensor))
-    for op in reversed(block.ops):
+    for op in reversed(plan.involved[block]):
         if isinstance(op.attrs, REGION_OPS) and op not in plan.islands:
             for tensor in op.inputs:
                 need(tensor, Form.INT8 if tensor.dtype == DType.INT8 and plan.reason_kept(tensor) else Form.INT16)

@@ -9,7 +9,7 @@ zero points one by one, following the data, and readers that want another one ge
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -84,15 +84,14 @@ class Link:
     inner: Tensor
 
 
-def infer(blocks: Iterable[Graph], links: Iterable[Link]) -> ZeroPoints:
-    """Infer the zero points of all int8 activations of these blocks. O(operators)."""
-    blocks = tuple(blocks)
+def infer(blocks: Mapping[Graph, Sequence[AnyOp]], links: Iterable[Link]) -> ZeroPoints:
+    """Infer the zero points of all int8 activations of blocks, whose operators on int8 are given. O(operators)."""
     result = ZeroPoints()
     facts: dict[Tensor, int] = {}
     fixed: list[tuple[Tensor, int]] = []
     hints: list[tuple[Tensor, int]] = []
-    for block in blocks:
-        for op in block.ops:
+    for involved in blocks.values():
+        for op in involved:
             _unify(op, result)
             for tensor, zero_point, written in _facts(op, result):
                 fixed.append((tensor, zero_point))
@@ -115,8 +114,8 @@ def infer(blocks: Iterable[Graph], links: Iterable[Link]) -> ZeroPoints:
             votes.setdefault(root, counter)
     for root, counter in votes.items():
         result.common[root] = counter.most_common(1)[0][0]
-    for block in blocks:
-        _assign(block, result, votes, facts)
+    for block, involved in blocks.items():
+        _assign(block, involved, result, votes, facts)
     return result
 
 
@@ -212,12 +211,18 @@ def _facts(op: AnyOp, result: ZeroPoints) -> Iterator[tuple[Tensor, int, bool]]:
         yield op.inputs[0], 0, False
 
 
-def _assign(block: Graph, result: ZeroPoints, votes: dict[Tensor, Counter[int]], facts: dict[Tensor, int]) -> None:
+def _assign(
+    block: Graph,
+    involved: Sequence[AnyOp],
+    result: ZeroPoints,
+    votes: dict[Tensor, Counter[int]],
+    facts: dict[Tensor, int],
+) -> None:
     """Give every int8 activation of a block its zero point, in program order."""
     for tensor in block.inputs:
         if tensor.dtype == DType.INT8:
             _assign_one(tensor, result, votes, result.at_border(tensor))
-    for op in block.ops:
+    for op in involved:
         for tensor in op.outputs:
             if _is_int8_activation(tensor):
                 _assign_one(tensor, result, votes, _follow(op, tensor, result, facts))

@@ -235,7 +235,8 @@ class BlockErrors:
         if tensor is not op.outputs[0]:
             is_off = any(off.is_off for off in operands)
             return Off(Unbounded(f"{op.attrs.NAME} has several results") if is_off else 0, last)
-        return Off(self.changes.made_of(op, lambda operand: self._operand(operand).error), last)
+        errors = {operand: off.error for operand, off in zip(op.inputs, operands, strict=True)}
+        return Off(self.changes.made_of(op, errors.__getitem__), last)
 
     def _replacing(self, change: Change, carried: Off) -> Error:
         """The error of a new value: from the old one, or where that has no arithmetic, through the new operators."""

@@ -90,15 +90,17 @@ any saturation to the result's dtype; None where the dtype's range is the answer
 # -------------------------------------------------------------------------------------------------- arithmetic
 def lesser(*bounds: Bound) -> Bound:
     """Smallest of integers and arrays, channel by channel."""
-    if any([isinstance(bound, np.ndarray) for bound in bounds]):
-        return reduce(np.minimum, bounds)
+    for bound in bounds:
+        if isinstance(bound, np.ndarray):
+            return reduce(np.minimum, bounds)
     return min(bounds)
 
 
 def greater(*bounds: Bound) -> Bound:
     """Largest of integers and arrays, channel by channel."""
-    if any([isinstance(bound, np.ndarray) for bound in bounds]):
-        return reduce(np.maximum, bounds)
+    for bound in bounds:
+        if isinstance(bound, np.ndarray):
+            return reduce(np.maximum, bounds)
     return max(bounds)
 
 
@@ -153,7 +155,7 @@ def arrays(interval: Interval) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 # -------------------------------------------------------------------------------------------------- operands
 def fit(interval: Interval, channels: int) -> Interval:
     """The interval itself where it can be read channel by channel with ``channels`` of them, else its overall form."""
-    return interval if interval.channels in (None, channels) else interval.overall
+    return interval if not interval.is_per_channel or interval.channels == channels else interval.overall
 
 
 def last(tensor: Tensor) -> int:

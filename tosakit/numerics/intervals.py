@@ -220,11 +220,10 @@ class Intervals:
 
     def _compute(self, tensor: Tensor) -> Interval:
         smallest, largest = _range(tensor)
-        handler, op = self._handler(tensor), tensor.producer
-        interval: Interval | None = self._given.get(tensor)
+        op, interval = tensor.producer, self._given.get(tensor)
         if interval is None and tensor.is_constant:
             interval = of_constant(tensor)
-        elif handler is not None and op is not None:
+        elif op is not None and (handler := self._handler(tensor)) is not None:
             interval = self._apply(op, handler)
             if interval is not None and isinstance(op.attrs, CONVOLUTIONS):
                 self._sums[tensor] = _settled(interval, tensor)

@@ -165,7 +165,7 @@ def test_resize_and_division_by_its_weights_is_data_movement(shift: int) -> None
     x = net.int8("x", (1, 3, 3, 2))
     y = net.narrowing(net.resize(x, ResizeMode.BILINEAR), 0, "y", (1 << 30, shift))
     program = net.outputs(net.requantize(y, DType.INT8, ONE, "z", input_zp=-44, output_zp=-44))
-    zero_points = infer(list(program.blocks), [])
+    zero_points = infer({block: block.ops for block in program.blocks}, [])
     assert zero_points[x] == (-44 if shift == 34 else 0)
     made = widen(program)
     assert _zero_point(made, "x") == zero_points[x]
