@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from rewrites._widen.contract import local_contract
 from rewrites._widen.convert import convert
 from rewrites._widen.families import FACTOR, REGION_OPS
@@ -25,7 +23,7 @@ from tosakit.engine.rule import BoundaryChange, Context, Event, Outcome, Refused
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Tensor
 from tosakit.ir.program import Program
-from tosakit.numerics.deviation import Error, Unbounded
+from tosakit.numerics.deviation import Error, Unbounded, largest
 from tosakit.numerics.program_intervals import program_intervals
 from tosakit.numerics.real_deviation import UNIT_BITS, RealArithmetic
 
@@ -107,7 +105,7 @@ def _distance(made: Sequence[AnyOp], real: RealArithmetic) -> float | None:
             errors[op.output] = real.deviation(op, lambda tensor: errors.get(tensor, 0))
     inside = dict.fromkeys(tensor for op in made for tensor in op.inputs)
     ends = [error for tensor, error in errors.items() if tensor not in inside]
-    found = [int(np.max(error)) for error in ends if not isinstance(error, Unbounded)]
+    found = [largest(error) for error in ends if not isinstance(error, Unbounded)]
     return max(found, default=0) / (1 << UNIT_BITS) if len(found) == len(ends) else None
 
 

@@ -21,8 +21,9 @@ INT16_SHIFT = 16
 
 def floor_log2(value: Fraction) -> int:
     """Largest integer n with ``2**n <= value``, for a positive value."""
-    exponent = value.numerator.bit_length() - value.denominator.bit_length()
-    return exponent if Fraction(2) ** exponent <= value else exponent - 1
+    numerator, denominator = value.as_integer_ratio()
+    exponent = numerator.bit_length() - denominator.bit_length()
+    return exponent if denominator << max(exponent, 0) <= numerator << max(-exponent, 0) else exponent - 1
 
 
 def wanted_exponent(largest_scale: Fraction, bits: int = FACTOR_BITS) -> int:

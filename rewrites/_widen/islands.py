@@ -78,11 +78,13 @@ def open_parameter(op: AnyOp) -> str | None:
 def _rescale(op: AnyOp) -> str | None:
     """A RESCALE whose scale leaves no room for seven more bits in the constants of another."""
     multipliers, shifts = (t.values().reshape(-1).tolist() for t in op.inputs[1:3])
-    scales = [Fraction(m, 1 << s) for m, s in zip(multipliers, shifts, strict=True) if m > 0 and s >= 0]
-    if scales and max(scales) > _LARGEST_SCALE and op.output.dtype != DType.INT32:
-        return f"its scale is {float(max(scales)):g}, and int16 needs one below {_LARGEST_SCALE}"
-    if scales and max(scales) > min(scales) * _LARGEST_SPREAD:
-        return f"its channels' scales are up to {float(max(scales) / min(scales)):g} times apart"
+    unit = max(*shifts, 0)
+    scales = [m << (unit - s) for m, s in zip(multipliers, shifts, strict=True) if m > 0 and s >= 0]  # in 2^-unit
+    least, most = min(scales, default=0), max(scales, default=0)
+    if most > _LARGEST_SCALE << unit and op.output.dtype != DType.INT32:
+        return f"its scale is {float(Fraction(most, 1 << unit)):g}, and int16 needs one below {_LARGEST_SCALE}"
+    if most > least * _LARGEST_SPREAD:
+        return f"its channels' scales are up to {float(Fraction(most, least)):g} times apart"
     return None
 
 

@@ -108,8 +108,7 @@ def involves_int8(op: AnyOp) -> bool:
     """True where an operator reads or makes int8 values, other than constants that are its parameters."""
     if isinstance(op.attrs, ops.Const):
         return False
-    int8 = [t for t in (*op.outputs, *op.inputs) if t.dtype == DType.INT8]
-    return any([not t.is_constant for t in int8]) or any([t in data_operands(op) for t in int8])
+    return touches_int8(op) or any([t.dtype == DType.INT8 and not t.is_constant for t in op.inputs])
 
 
 def touches_int8(op: AnyOp) -> bool:

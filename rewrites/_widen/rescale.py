@@ -57,12 +57,12 @@ def old_scales(op: AnyOp) -> list[Fraction]:
     multipliers = op.inputs[1].values().reshape(-1).tolist()
     shifts = op.inputs[2].values().reshape(-1).tolist()
     pairs = zip(multipliers, shifts, strict=True)
-    return [Fraction(max(m, 0)) / (1 << s if s >= 0 else Fraction(1, 1 << -s)) for m, s in pairs]
+    return [Fraction(max(m, 0) << max(-s, 0), 1 << max(s, 0)) for m, s in pairs]
 
 
 def pairs_for(scales: Sequence[Fraction], width: int) -> Pairs:
     """The closest legal multiplier and shift of each scale; 0 gives (0, 62). Raises InvalidArgument above the range."""
-    pairs = [closest_pair(scale, width) if scale > 0 else (0, MAX_SHIFT) for scale in scales]
+    pairs = [closest_pair(scale, width) if scale.numerator > 0 else (0, MAX_SHIFT) for scale in scales]
     return [multiplier for multiplier, _ in pairs], [shift for _, shift in pairs]
 
 

@@ -14,9 +14,8 @@ from tosakit.ir.graph import AnyOp, Op, OpRecord, Tensor
 from tosakit.ir.operator import Foreign
 from tosakit.ir.program import Program
 from tosakit.ir.types import INTEGER_RANGES
-from tosakit.numerics._differences import largest
 from tosakit.numerics._interval import add, clip, greater
-from tosakit.numerics.deviation import Error, Errors, Unbounded, detached, deviation
+from tosakit.numerics.deviation import Error, Errors, Unbounded, detached, deviation, largest
 from tosakit.numerics.intervals import Interval, Intervals
 
 Through = Callable[[AnyOp, Errors], Error]

@@ -25,6 +25,7 @@ from tosakit.numerics._interval import (
     Interval,
     Lookup,
     add,
+    clip,
     constant,
     fit,
     greater,
@@ -227,26 +228,18 @@ def _cast(op: AnyOp, view: View) -> "Bound | Unbounded":
 
 
 # -------------------------------------------------------------------------------------------------- TABLE
-def table_values(op: AnyOp) -> "tuple[int, NDArray[np.int64]] | Unbounded":
-    """The smallest code of a TABLE's operand, and what each code from there on gives."""
+def table_values(op: AnyOp, view: View) -> "NDArray[np.int64] | Unbounded":
+    """What a TABLE gives for the codes that either execution can have."""
     table, x = constant(op.inputs[1]), op.inputs[0]
     wide = x.dtype == DType.INT16
     if table is None or table.size != (513 if wide else 256) or x.dtype not in (DType.INT8, DType.INT16):
         return Unbounded("TABLE is no constant")
-    entries = table.reshape(-1).astype(np.int64)
-    first, final = INTEGER_RANGES[x.dtype]
+    entries, reach = table.reshape(-1).astype(np.int64), clip(view.either(x), *INTEGER_RANGES[x.dtype])
     if not wide:
-        return first, entries
-    codes = np.arange(first, final + 1)
+        return entries[reach.lowest + 128 : reach.highest + 129]
+    codes = np.arange(reach.lowest, reach.highest + 1)
     index = (codes >> 7) + 256
-    return first, entries[index] * 128 + (entries[index + 1] - entries[index]) * (codes & 127)
-
-
-def in_reach(op: AnyOp, view: View, first: int, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What a TABLE gives for the codes that either execution can have."""
-    reach = view.either(op.inputs[0])
-    low, high = max(reach.lowest, first), min(reach.highest, first + len(values) - 1)
-    return values[low - first : high - first + 1]
+    return np.asarray(entries[index] * 128 + (entries[index + 1] - entries[index]) * (codes & 127), np.int64)
 
 
 def steepest(values: NDArray[np.int64], width: int) -> int:

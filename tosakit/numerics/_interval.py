@@ -106,6 +106,8 @@ def greater(*bounds: Bound) -> Bound:
 
 def clip(interval: Interval, low: int, high: int) -> Interval:
     """The interval of ``min(max(value, low), high)``."""
+    if not interval.is_per_channel and interval.within(low, high):
+        return interval
     return Interval(lesser(greater(interval.low, low), high), lesser(greater(interval.high, low), high))
 
 

@@ -25,7 +25,6 @@ from tosakit.numerics._differences import (
     by_rule,
     detached,
     divided,
-    in_reach,
     largest,
     mul,
     must_agree,
@@ -36,7 +35,7 @@ from tosakit.numerics._differences import (
 from tosakit.numerics._interval import Bound, constant, operand
 from tosakit.numerics.intervals import Intervals
 
-__all__ = ["Error", "Errors", "Unbounded", "detached", "deviation"]
+__all__ = ["Error", "Errors", "Unbounded", "detached", "deviation", "largest"]
 
 
 def deviation(op: AnyOp, errors: Errors, intervals: Intervals) -> Error:
@@ -49,7 +48,7 @@ def deviation(op: AnyOp, errors: Errors, intervals: Intervals) -> Error:
     for error in found:
         if isinstance(error, Unbounded):
             return error
-    if all(largest(error) == 0 for error in found):
+    if not any(map(largest, found)):
         return 0
     return by_rule(op, View(dict(zip(op.inputs, found, strict=True)).__getitem__, intervals), _RULES)
 
@@ -96,10 +95,8 @@ def _shifted(op: AnyOp, view: View) -> "Bound | Unbounded":
 
 def _table(op: AnyOp, view: View) -> "Bound | Unbounded":
     """The largest difference between what codes in reach give that are at most the error apart."""
-    found = table_values(op)
-    if isinstance(found, Unbounded):
-        return found
-    return steepest(in_reach(op, view, *found), view.off(op.inputs[0]).highest)
+    values = table_values(op, view)
+    return values if isinstance(values, Unbounded) else steepest(values, view.off(op.inputs[0]).highest)
 
 
 _RULES: "Mapping[type[Attributes], Rule]" = {

@@ -35,7 +35,6 @@ from tosakit.numerics._differences import (
     View,
     by_rule,
     divided,
-    in_reach,
     largest,
     mul,
     must_agree,
@@ -88,7 +87,7 @@ class RealArithmetic:
                 return error
         if op.output.dtype not in INTEGER_RANGES and op.output.dtype != DType.BOOL:
             return Unbounded(f"{op.attrs.NAME} computes {op.output.dtype.name}")
-        if not isinstance(op.attrs, _ROUNDS) and all(largest(error) == 0 for error in found):
+        if not isinstance(op.attrs, _ROUNDS) and not any(map(largest, found)):
             return 0
         view = View(dict(zip(op.inputs, found, strict=True)).__getitem__, self.intervals, UNIT_BITS)
         if isinstance(op.attrs, ops.Rescale):
@@ -178,10 +177,9 @@ def _average(op: AnyOp, view: View) -> "Bound | Unbounded":
 
 
 def _table(op: AnyOp, view: View) -> "Bound | Unbounded":
-    found = table_values(op)
-    if isinstance(found, Unbounded):
-        return found
-    values, error = in_reach(op, view, *found), view.off(op.inputs[0]).highest
+    values, error = table_values(op, view), view.off(op.inputs[0]).highest
+    if isinstance(values, Unbounded):
+        return values
     codes = -(-error >> UNIT_BITS)
     return min(steepest(values, 1) * error, steepest(values, codes) << UNIT_BITS) if codes else 0
 

@@ -249,7 +249,7 @@ def _normalise(scales: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[
 def _normalise_exact(scale: Fraction) -> tuple[int, int]:
     numerator, denominator = scale.as_integer_ratio()
     exponent = numerator.bit_length() - denominator.bit_length()
-    if scale >= Fraction(2) ** exponent:
+    if numerator << max(-exponent, 0) >= denominator << max(exponent, 0):
         exponent += 1
     up = _MANTISSA_BITS - exponent
     mantissa, rest = divmod(numerator << max(up, 0), denominator << max(-up, 0))
