@@ -84,7 +84,7 @@ def by_rule(op: AnyOp, view: "View", rules: "Mapping[type[Attributes], Rule]") -
 
 def largest(error: Error) -> int:
     """The worst channel."""
-    return int(np.max(error)) if isinstance(error, np.ndarray) else 0 if isinstance(error, Unbounded) else error
+    return int(error.max()) if isinstance(error, np.ndarray) else 0 if isinstance(error, Unbounded) else error
 
 
 def around(error: Bound) -> Interval:

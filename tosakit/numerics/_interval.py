@@ -118,6 +118,8 @@ def hull(*intervals: Interval) -> Interval:
 
 def add(a: Interval, b: Interval) -> Interval:
     """The interval of a sum."""
+    if not b.is_per_channel and b.low == b.high == 0:  # as zero points mostly are
+        return a
     if (a.is_per_channel or b.is_per_channel) and a.magnitude + b.magnitude >= LIMIT:
         a, b = a.overall, b.overall
     return Interval(a.low + b.low, a.high + b.high)
@@ -206,6 +208,7 @@ def of_constant(tensor: Tensor) -> Interval | None:
         return None
     values = tensor.values()
     if values.size == 1:
-        return Interval(int(values.item()), int(values.item()))
+        value = int(values.item())
+        return Interval(value, value)
     rows = values.reshape(-1, last(tensor))
     return Interval(rows.min(axis=0).astype(np.int64), rows.max(axis=0).astype(np.int64))
