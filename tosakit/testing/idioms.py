@@ -8,6 +8,7 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
 from tosakit.ir.operator import Attributes
+from tosakit.numerics.intervals import Intervals
 from tosakit.testing import values
 from tosakit.testing.recipes import make
 from tosakit.testing.sketch import Sketch, Unfit
@@ -59,7 +60,9 @@ def accumulation(sketch: Sketch) -> tuple[Tensor, ...]:
     if accumulator.dtype != DType.INT48:
         raise Unfit("the accumulator is no INT48")
     multiplier, shift = values.one(scale32=False)
-    total = _rescale(sketch, accumulator, DType.INT32, (multiplier, shift + c.pick([0, 0, 2])), scale32=False)
+    too_many = max(Intervals().of(accumulator).magnitude.bit_length() - 31, 0)
+    pair = multiplier, shift + max(c.pick([0, 0, 2]), too_many)
+    total = _rescale(sketch, accumulator, DType.INT32, pair, scale32=False)
     if c.flag(0.4):
         shape = (1, 1, 1, c.pick([total.shape[-1], 1]))
         constant = sketch.const(values.values(c, DType.INT32, shape, -(1 << 12), 1 << 12), DType.INT32)
@@ -67,9 +70,25 @@ def accumulation(sketch: Sketch) -> tuple[Tensor, ...]:
     results = []
     for _ in range(c.pick([1, 1, 2])):
         scale32 = c.flag(0.6)
-        pair = values.scale_pair(c, DType.INT32, scale32=scale32)
+        magnitude = Intervals().of(total).magnitude
+        pair = values.scale_pair(c, DType.INT32, scale32=scale32, magnitude=magnitude)
         results.append(_rescale(sketch, total, c.pick([DType.INT16, DType.INT16, DType.INT8]), pair, scale32=scale32))
     return tuple(results)
+
+
+def wide_accumulation(sketch: Sketch) -> tuple[Tensor, ...]:
+    """A convolution on INT16 with so many channels that its sum can leave INT32, narrowed once or twice."""
+    c = sketch.choices
+    if DType.INT16 not in sketch.space.dtypes:
+        raise Unfit("no INT16 may be drawn")
+    x = sketch.input(DType.INT16, (1, c.integer(1, 2), c.integer(1, 2), c.pick([520, 1040, 2080])))
+    (accumulator,) = make(sketch, c.pick([ops.Conv2d, ops.TransposeConv2d]), {0: x})
+    if accumulator.dtype != DType.INT48:
+        raise Unfit("the accumulator is no INT48")
+    results: tuple[Tensor, ...] = ()
+    for _ in range(c.pick([1, 2])):
+        results += make(sketch, ops.Rescale, {0: accumulator})
+    return results
 
 
 def reduction(sketch: Sketch) -> tuple[Tensor, ...]:
@@ -93,6 +112,7 @@ IDIOMS = (
     Idiom(arithmetic, (ops.Rescale, *ARITHMETIC)),
     Idiom(reduction, (ops.Rescale, ops.ReduceSum)),
     Idiom(accumulation, (ops.Rescale, ops.Add, *CONVOLUTIONS)),
+    Idiom(wide_accumulation, (ops.Rescale, ops.Conv2d, ops.TransposeConv2d)),
 )
 
 

@@ -101,10 +101,10 @@ def opened(choices: Choices, program: Program) -> Program | None:
 def wide_multipliers(choices: Choices, program: Program) -> Program | None:
     """32-bit multipliers in every RESCALE on INT48 that has room for 16 more bits of shift; illegal.
 
-    Half of them lose more bits of the shift, so that few results stay in range.
+    One in three loses more bits of the shift, so that few results stay in range.
     """
     result = program.clone()
-    steeper = choices.pick([0, choices.integer(1, 30)])
+    steeper = choices.pick([0, 0, choices.integer(1, 30)])
     found = [(block, op) for block in result.blocks for op in block.ops if _is_narrow_reader(op)]
     for block, op in found:
         multiplier, shift = (np.asarray(op.inputs[slot].values(), np.int64) for slot in (1, 2))

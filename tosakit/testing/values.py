@@ -11,6 +11,9 @@ from tosakit.testing.choices import Choices
 MODERATE = 1 << 20
 """Magnitude up to which INT32, INT48 and INT64 values are drawn mostly, so that sums of some stay inside their type."""
 
+WIDEST = 46
+"""Bits of the largest INT48 values drawn, so that a sum with a few others stays inside its type."""
+
 REACH = {DType.INT8: 18, DType.INT16: 18, DType.INT32: 32, DType.INT48: 40}
 """Shift at which a normalised 16-bit multiplier brings values of a dtype to about 8 to 16 bits."""
 
@@ -27,7 +30,8 @@ def values(
     """An array of a dtype and shape; integers lie from ``low`` to ``high``, by default what the dtype holds.
 
     One in three arrays holds one value throughout, one in three has limits strewn in. INT32 and wider integers are
-    moderate unless bounds are given. FP values are standard normal.
+    moderate unless bounds are given, but half of the INT48 arrays, which are biases, are of any size up to
+    :data:`WIDEST` bits. FP values are standard normal.
     """
     kind, rng = choices.integer(0, 2), choices.rng()
     if dtype == DType.BOOL:
@@ -37,7 +41,8 @@ def values(
         return real.astype(numpy_dtype(dtype))
     first, last = limits(dtype)
     if low is None and dtype in (DType.INT32, DType.INT48, DType.INT64):
-        first, last = -MODERATE, MODERATE
+        largest = 1 << choices.integer(20, WIDEST) if dtype == DType.INT48 and choices.flag() else MODERATE
+        first, last = -largest, largest
     first, last = first if low is None else low, last if high is None else high
     if kind == 0:
         uniform = choices.pick([min(max(value, first), last) for value in (0, 1, -1, first, last)])
@@ -60,14 +65,19 @@ def one(scale32: bool) -> tuple[int, int]:
     return (1 << 30, 30) if scale32 else (1 << 14, 14)
 
 
-def scale_pair(choices: Choices, dtype: DType, *, scale32: bool) -> tuple[int, int]:
-    """Multiplier and shift of a RESCALE that reads ``dtype``: exactly one, a power of two, or any normalised pair."""
+def scale_pair(choices: Choices, dtype: DType, *, scale32: bool, magnitude: int | None = None) -> tuple[int, int]:
+    """Multiplier and shift of a RESCALE that reads ``dtype``: exactly one, a power of two, or any normalised pair.
+
+    Where the ``magnitude`` of what it reads is given, the pair brings it to 6 to 19 bits.
+    """
     bits = 31 if scale32 else 15
     kind = choices.integer(0, 4)
-    if kind == 0:
+    if kind == 0 and (magnitude is None or magnitude < 1 << (29 if scale32 else 31)):
         return one(scale32)
     reach = 31 if scale32 else REACH[dtype]
-    shift = choices.integer(max(reach - 8, 2), reach + 5)
+    if magnitude is not None:
+        reach = magnitude.bit_length() + bits - 14
+    shift = choices.integer(min(max(reach - 5, 2), 62), min(max(reach + 8, 2), 62))
     if kind == 1:
         return 1 << (bits - 1), shift
     return choices.integer(1 << (bits - 2), (1 << bits) - 1), shift

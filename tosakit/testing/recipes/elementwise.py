@@ -5,6 +5,7 @@ import numpy as np
 from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import Tensor
 from tosakit.ir.types import BITS, INTEGER_RANGES, encode, numpy_dtype
+from tosakit.numerics.intervals import Intervals
 from tosakit.testing import values
 from tosakit.testing.making import Making
 from tosakit.testing.sketch import Unfit
@@ -59,7 +60,12 @@ def intdiv(m: Making) -> tuple[Tensor, ...]:
 def mul(m: Making) -> tuple[Tensor, ...]:
     """MUL: a shift for INT32 operands only, mostly one that keeps products inside INT32."""
     spread(m)
-    m.constant("shift", [m.choices.pick([31, 20, 0]) if m.dtype("input1") == DType.INT32 else 0])
+    shifts = [0]
+    if m.dtype("input1") == DType.INT32:
+        left, right = (Intervals().of(m.take(name)) for name in ("input1", "input2"))
+        varies = left.lowest < left.highest or right.lowest < right.highest
+        shifts = [31, 20, 0] if varies or left.magnitude * right.magnitude < 1 << 31 else [31, 20]
+    m.constant("shift", [m.choices.pick(shifts)])
     return m.finish()
 
 
@@ -93,7 +99,12 @@ def rescale(m: Making) -> tuple[Tensor, ...]:
     source, target = m.dtype("input"), m.dtype("output")
     scale32 = source != DType.INT48 and c.flag()
     per_channel = bool(x.shape) and c.flag()
-    pairs = [values.scale_pair(c, source, scale32=scale32) for _ in range(x.shape[-1] if per_channel else 1)]
+    steered = source == DType.INT48 or (source == DType.INT32 and c.flag(0.3))
+    magnitude = Intervals().of(x).magnitude if steered else None
+    pairs = [
+        values.scale_pair(c, source, scale32=scale32, magnitude=magnitude)
+        for _ in range(x.shape[-1] if per_channel else 1)
+    ]
     if source == target and c.flag(0.3):
         pairs = [values.one(scale32)] * len(pairs)
     m.put("multiplier", m.sketch.const([pair[0] for pair in pairs], DType.INT32 if scale32 else DType.INT16))
