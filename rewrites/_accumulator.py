@@ -5,11 +5,10 @@ shift, and ``R`` is its rounding, ``R(x) = floor(x + 1/2)``.
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from rewrites._channels import Numbers, clipped, columns, constant, extent, joined, least, most, numbers
 from tosakit.backend.targets import BIAS_BITS, SMALL, U85, family
 from tosakit.engine.rule import Refusal, describe
 from tosakit.ir import ops
@@ -17,12 +16,10 @@ from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import AnyOp, Op, Tensor
 from tosakit.ir.operator import Exit
-from tosakit.ir.types import INTEGER_RANGES, SHORT, Array, decode
+from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics.intervals import Interval
-from tosakit.numerics.rescale import required_range
+from tosakit.numerics.rescale import required_limits
 from tosakit.numerics.scale import MAX_SHIFT, MIN_SHIFT
-
-Integers = npt.NDArray[np.int64]
 
 CONVOLUTIONS = (ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d)
 """Operators with a bias whose INT16 form accumulates in INT48."""
@@ -49,17 +46,17 @@ def is_ethos_u85(target: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """A legal RESCALE on INT48. ``multiplier`` and ``shift`` have shape [1], or [C] over the last axis."""
+    """A legal RESCALE on INT48. ``multiplier`` and ``shift`` are integers, or have shape [C] over the last axis."""
 
     op: Op[ops.Rescale]
-    multiplier: Integers
-    shift: Integers
+    multiplier: Numbers
+    shift: Numbers
     output_zp: int
 
     @property
     def is_one(self) -> bool:
         """True where every channel's scale is exactly one."""
-        return bool((self.multiplier == np.int64(1) << self.shift).all())
+        return all(m == 1 << s for m, s in columns(self.multiplier, self.shift))
 
     @property
     def name(self) -> str:
@@ -104,149 +101,128 @@ def readers_of(accumulator: Tensor) -> Readers | Refusal:
 
 def read_rescale(op: Op[ops.Rescale]) -> Reader | Refusal:
     """The numbers of a RESCALE on INT48; a Refusal where it is not legal or its numbers are not constants."""
-    wrong = faults(op)
-    if wrong:
-        return Refusal(f"{describe(op)} is not a legal reader of INT48: {wrong[0]}; legalize_int48_rescale repairs it")
+    wrong = fault(op)
+    if wrong is not None:
+        return Refusal(f"{describe(op)} is not a legal reader of INT48: {wrong}; legalize_int48_rescale repairs it")
     if op.attrs.rounding_mode != RoundingMode.SINGLE_ROUND:
         return Refusal(f"{describe(op)} has {op.attrs.rounding_mode.name}, whose results are not fixed")
     constants = op.inputs[1:]
     for operand, tensor in zip(op.attrs.OPERANDS[1:], constants, strict=True):
         if not tensor.is_constant:
             return Refusal(f'{operand} "{tensor.name}" of {describe(op)} is no constant')
-    multiplier, shift, _, output_zp = (integers(tensor) for tensor in constants)
-    return Reader(op, multiplier, shift, int(output_zp[0]))
+    multiplier, shift, _, output_zp = constants
+    return Reader(op, numbers(multiplier), numbers(shift), least(numbers(output_zp)))
 
 
-def integers(tensor: Tensor) -> Integers:
-    """The values of an integer constant as int64, in one dimension."""
-    return tensor.values().reshape(-1).astype(np.int64)
-
-
-def faults(op: Op[ops.Rescale]) -> list[str]:
-    """What makes a RESCALE illegal on INT48 (its dtype apart), one clause each; [] for a legal one."""
+def fault(op: Op[ops.Rescale]) -> str | None:
+    """What makes a RESCALE illegal on INT48 (its dtype apart), the first thing only; None for a legal one."""
     attrs, inputs = op.attrs, op.inputs
     if len(inputs) != len(attrs.OPERANDS):
-        return [f"it has {len(inputs)} operands, not {len(attrs.OPERANDS)}"]
-    x, result = inputs[0], op.output
-    found = ["it has scale32"] if attrs.scale32 else []
+        return f"it has {len(inputs)} operands, not {len(attrs.OPERANDS)}"
+    if attrs.scale32:
+        return "it has scale32"
     if attrs.rounding_mode in (RoundingMode.UNKNOWN, RoundingMode.DOUBLE_ROUND):
-        found.append(f"its rounding mode is {attrs.rounding_mode.name}")
+        return f"its rounding mode is {attrs.rounding_mode.name}"
     if attrs.input_unsigned or attrs.output_unsigned:
-        found.append("its input or output is unsigned")
-    dtypes = (DType.INT16, DType.INT8, x.dtype, result.dtype)
+        return "its input or output is unsigned"
+    x, multiplier, shift, input_zp, output_zp = inputs
+    dtypes = (DType.INT16, DType.INT8, x.dtype, op.output.dtype)
     for operand, tensor, dtype in zip(attrs.OPERANDS[1:], inputs[1:], dtypes, strict=True):
         if tensor.dtype != dtype:
-            found.append(f"{operand} has dtype {tensor.dtype.name}, not {dtype.name}")
+            return f"{operand} has dtype {tensor.dtype.name}, not {dtype.name}"
     channels = x.shape[-1] if attrs.per_channel and x.shape else 1
-    for operand, tensor, low, high in (
-        ("multiplier", inputs[1], 0, (1 << 15) - 1),
-        ("shift", inputs[2], MIN_SHIFT, MAX_SHIFT),
-    ):
-        if tensor.is_constant:
-            size, least, most = _extent(tensor)
-            if size != channels:
-                found.append(f"{operand} has {size} values where {channels} are needed")
-            if size and not low <= least <= most <= high:
-                found.append(f"{operand} {least if least < low else most} is outside [{low}, {high}]")
-    for operand, tensor, dtype in (("input_zp", inputs[3], x.dtype), ("output_zp", inputs[4], result.dtype)):
-        size, least, most = _extent(tensor) if tensor.is_constant else (1, 0, 0)
-        if size != 1 or (dtype != DType.INT8 and (least or most)):
-            found.append(f"{operand} is {integers(tensor).tolist()}, not [0]")
-    return found
+    limits = ("multiplier", multiplier, 0, (1 << 15) - 1), ("shift", shift, MIN_SHIFT, MAX_SHIFT)
+    for operand, tensor, low, high in limits:
+        size, smallest, largest = extent(tensor) if tensor.is_constant else (channels, low, high)
+        if size != channels:
+            return f"{operand} has {size} values where {channels} are needed"
+        if size and not low <= smallest <= largest <= high:
+            return f"{operand} {smallest if smallest < low else largest} is outside [{low}, {high}]"
+    for operand, tensor in (("input_zp", input_zp), ("output_zp", output_zp)):
+        size, smallest, largest = extent(tensor) if tensor.is_constant else (1, 0, 0)
+        if size != 1 or (tensor.dtype != DType.INT8 and (smallest or largest)):
+            return f"{operand} is {tensor.values().reshape(-1).astype(np.int64).tolist()}, not [0]"
+    return None
 
 
-def _extent(tensor: Tensor) -> tuple[int, int, int]:
-    """How many values a constant has, the smallest and the largest."""
-    data = tensor.data
-    if isinstance(data, bytes) and len(data) <= SHORT:
-        return _short_extent(data, tensor.dtype, tensor.shape)
-    return _measured(tensor.values())
-
-
-def _measured(values: Array) -> tuple[int, int, int]:
-    return (values.size, int(values.min()), int(values.max())) if values.size else (0, 0, 0)
-
-
-@lru_cache(maxsize=1 << 14)
-def _short_extent(data: bytes, dtype: DType, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    return _measured(decode(data, dtype, shape))
-
-
-def rescale_again(builder: Builder, reader: Reader, x: Tensor, pre_shift: Integers | None = None) -> Tensor:
-    """The reader's own RESCALE, reading ``x`` instead: INT48, or INT32 in units of 2^pre_shift (None: of one).
+def rescale_again(builder: Builder, reader: Reader, x: Tensor, pre_shift: Numbers = 0) -> Tensor:
+    """The reader's own RESCALE, reading ``x`` instead: INT48, or INT32 in units of 2^pre_shift.
 
     Constants that stay as they are are read again; an input zero point has the dtype of ``x`` and is made anew.
     """
     old, multiplier, shift, input_zp, output_zp = reader.op.inputs
     attrs = reader.op.attrs
     builder.location = reader.op.location
-    if pre_shift is not None and pre_shift.any():
+    if most(pre_shift):
         shifts = reader.shift - pre_shift
-        if shifts.size > reader.multiplier.size:
-            multipliers = np.broadcast_to(reader.multiplier, shifts.shape)
+        if isinstance(reader.multiplier, int) and not isinstance(shifts, int):
+            multipliers = np.full(shifts.shape, reader.multiplier)
             multiplier, attrs = builder.const(multipliers, DType.INT16, "multiplier"), replace(attrs, per_channel=True)
-        shift = builder.const(shifts, DType.INT8, "shift")
+        shift = constant(builder, shifts, DType.INT8, "shift")
     if x.dtype != old.dtype:
         input_zp = builder.number(0, x.dtype, name="input_zp")
     result = reader.op.output
     return builder.op(attrs, (x, multiplier, shift, input_zp, output_zp), result.dtype, result.shape)
 
 
-def rounded(values: Integers, shift: Integers | int) -> Integers:
-    """``R(values / 2**shift)``."""
-    return (values + (np.int64(1) << shift >> 1)) >> shift
+def narrowed(builder: Builder, accumulator: Tensor, pre_shift: Numbers) -> Tensor:
+    """A RESCALE of INT48 to INT32, in units of 2^pre_shift."""
+    ones = ONE if isinstance(pre_shift, int) else np.full(pre_shift.shape, ONE)
+    return builder.rescale(accumulator, DType.INT32, ones, ONE_SHIFT + pre_shift, scale32=False, name="int32")
 
 
-def clipped_to_int48(interval: Interval) -> tuple[Integers, Integers]:
-    """The bounds as arrays of shape [1] or [C]; an accumulator outside INT48 is unpredictable, so they end there."""
-    least, most = INTEGER_RANGES[DType.INT48]
-    low, high = (
-        np.array([min(max(bound, least), most)], np.int64)
-        if isinstance(bound, int)
-        else np.minimum(np.maximum(bound, least), most)
-        for bound in (interval.low, interval.high)
-    )
-    return low, high
+def clipped_to_int48(interval: Interval) -> tuple[Numbers, Numbers]:
+    """The bounds of an accumulator; one outside INT48 is unpredictable, so they end there."""
+    limits = INTEGER_RANGES[DType.INT48]
+    return clipped(interval.low, *limits), clipped(interval.high, *limits)
 
 
-def fits_int32(values: Integers) -> npt.NDArray[np.bool_]:
-    """True, element by element, where a number is an INT32 value."""
+def fit_int32(*values: int) -> bool:
+    """True where all are INT32 values."""
     low, high = INTEGER_RANGES[DType.INT32]
-    return (values >= low) & (values <= high)
+    return low <= min(values) and max(values) <= high
 
 
-def pre_shifts(low: Integers, high: Integers, addend: Integers) -> Integers:
+def pre_shifts(low: Numbers, high: Numbers, addend: Numbers) -> Numbers:
     """The smallest j of each channel, or the one of all, for which values, ``addend`` and their sum fit INT32.
 
     They count in units of 2^j; the values reach from ``low`` to ``high``.
     """
-    fits: list[npt.NDArray[np.bool_]] = []
-    for j in range(20):  # 18 is enough for INT48
-        a, b, c = (rounded(values, j) for values in (low, high, addend))
-        fits.append(fits_int32(np.minimum(np.minimum(a, c), a + c)) & fits_int32(np.maximum(np.maximum(b, c), b + c)))
-        if fits[-1].all():
-            break
-    shifts: Integers = np.argmax(fits, axis=0)
-    return shifts[:1] if (shifts == shifts[0]).all() else shifts
+    if all(_sums_fit_int32(least(low), most(high), extreme, 0) for extreme in (least(addend), most(addend))):
+        return 0
+    return joined(np.array([_pre_shift(*channel) for channel in columns(low, high, addend)]))
+
+
+def _pre_shift(low: int, high: int, addend: int) -> int:
+    j = max(max(abs(low), abs(high), abs(addend)).bit_length() - 32, 0)  # with less, 33 bits are left
+    while not _sums_fit_int32(low, high, addend, j):
+        j += 1
+    return j
+
+
+def _sums_fit_int32(low: int, high: int, addend: int, j: int) -> bool:
+    a, b, c = ((value + (1 << j >> 1)) >> j for value in (low, high, addend))
+    return fit_int32(a, b, c, a + c, b + c)
 
 
 def within_int48(low: int, high: int) -> bool:
     """True where both numbers are INT48 values."""
-    least, most = INTEGER_RANGES[DType.INT48]
-    return least <= low and high <= most
+    first, last = INTEGER_RANGES[DType.INT48]
+    return first <= low and high <= last
 
 
 def outside_required_range(
-    low: Integers, high: Integers, multiplier: Integers, shift: Integers, *, scale32: bool, output_zp: int
+    low: Numbers, high: Numbers, multiplier: Numbers, shift: Numbers, *, scale32: bool, output_zp: int
 ) -> str | None:
     """Why values between ``low`` and ``high`` (by channel) may break a REQUIRE of RESCALE; None where they cannot."""
-    smallest, largest = required_range(multiplier, shift, scale32=scale32, output_zp=output_zp)
-    if (low >= smallest).all() and (high <= largest).all():
+    first, last = required_limits(most(multiplier), least(shift), scale32=scale32, output_zp=output_zp)  # the narrowest
+    if first <= least(low) and most(high) <= last:
         return None
-    arrays = np.broadcast_arrays(low, high, multiplier, shift, smallest, largest)
-    for channel, (at_least, at_most, m, s, first, last) in enumerate(zip(*(a.tolist() for a in arrays), strict=True)):
+    channels = list(columns(low, high, multiplier, shift))
+    for channel, (at_least, at_most, m, s) in enumerate(channels):
+        first, last = required_limits(m, s, scale32=scale32, output_zp=output_zp)
         if at_least < first or at_most > last:
-            where = f" in channel {channel}" if len(arrays[0]) > 1 else ""
+            where = f" in channel {channel}" if len(channels) > 1 else ""
             return (
                 f"its values reach from {at_least} to {at_most}{where}, but RESCALE with multiplier {m} and shift {s} "
                 f"is defined from {first} to {last} only"
@@ -254,20 +230,18 @@ def outside_required_range(
     return None
 
 
-def why_not_shifted(reader: Reader, low: Integers, high: Integers, pre_shift: Integers) -> str | None:
+def why_not_shifted(reader: Reader, low: Numbers, high: Numbers, pre_shift: Numbers) -> str | None:
     """Why a reader cannot take INT32 values between ``low`` and ``high``, in units of 2^pre_shift.
 
     Channels without a pre-shift compute what they always did.
     """
     shift = reader.shift - pre_shift
-    least = int(shift.argmin())
-    if shift[least] < MIN_SHIFT:
-        s, j = (numbers[min(least, numbers.size - 1)] for numbers in (reader.shift, pre_shift))
+    if least(shift) < MIN_SHIFT:
+        s, j = next((s, j) for s, j in columns(reader.shift, pre_shift) if s - j == least(shift))
         return f"{reader.name} has a shift of {s}, too small to take {j} off"
-    low, high = np.where(pre_shift > 0, low, 0), np.where(pre_shift > 0, high, 0)
-    multiplier = np.broadcast_to(reader.multiplier, shift.shape)
-    reason = outside_required_range(low, high, multiplier, shift, scale32=False, output_zp=reader.output_zp)
-    return None if reason is None else f"{reader.name} cannot read units of 2^{pre_shift.max()}: {reason}"
+    low, high = low * (pre_shift > 0), high * (pre_shift > 0)
+    reason = outside_required_range(low, high, reader.multiplier, shift, scale32=False, output_zp=reader.output_zp)
+    return None if reason is None else f"{reader.name} cannot read units of 2^{most(pre_shift)}: {reason}"
 
 
 def saturates_at(dtype: DType, output_zp: int) -> int:

@@ -5,6 +5,7 @@ holds for all accumulator values v of the given interval.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,15 +13,13 @@ from functools import cached_property
 import numpy as np
 
 from rewrites._accumulator import (
-    Integers,
     clipped_to_int48,
-    integers,
     is_ethos_u85,
     outside_required_range,
     pre_shifts,
-    rounded,
     saturates_at,
 )
+from rewrites._channels import Numbers, columns, extent, farthest, most, numbers, of_array, rounded
 from tosakit.engine.contract import WithinLsb
 from tosakit.engine.rule import Refusal
 from tosakit.errors import InvalidArgument
@@ -29,7 +28,7 @@ from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import Op
 from tosakit.ir.types import INTEGER_RANGES, Array
 from tosakit.numerics.intervals import Interval
-from tosakit.numerics.rescale import rescale_error_bound
+from tosakit.numerics.rescale import pair_error_bound
 from tosakit.numerics.scale import MAX_SHIFT, MIN_SHIFT, multiplier_and_shift
 
 _SHIFTS = (-64, 127)
@@ -41,38 +40,39 @@ _BOUND_STEPS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Meaning:
-    """Scales m / 2^s, zero point and dtype of the output, and what is scaled; arrays have shape [1] or [C]."""
+    """Scales m / 2^s, zero point and dtype of the output, and what is scaled."""
 
-    multiplier: Integers
-    shift: Integers
+    multiplier: Numbers
+    shift: Numbers
     output_zp: int
     dtype: DType
     rounding_mode: RoundingMode
-    low: Integers
-    high: Integers
+    low: Numbers
+    high: Numbers
 
     @cached_property
     def scales(self) -> list[Fraction]:
-        """The exact scale of every channel."""
-        pairs = zip(self.multiplier.tolist(), self.shift.tolist(), strict=True)
+        """The exact scale, or one for each channel."""
+        pairs = columns(self.multiplier, self.shift)
         return [Fraction(m, 1 << s) if s >= 0 else Fraction(m << -s) for m, s in pairs]
 
     @property
     def relevant(self) -> list[int]:
-        """The largest ``|v|`` of every channel whose error counts: larger ones saturate, and are off by no more."""
+        """For each scale, the largest ``|v|`` whose error counts: larger ones saturate, and are off by no more."""
         limit = saturates_at(self.dtype, self.output_zp)
-        values = np.maximum(np.abs(self.low), np.abs(self.high)).tolist()
+        reach = farthest(self.low, self.high)
         ratios = [scale.as_integer_ratio() for scale in self.scales]
-        channels = max(len(values), len(ratios))
-        columns = zip(values * (channels // len(values)), ratios * (channels // len(ratios)), strict=True)
-        return [min(v, -(-limit * q // p)) for v, (p, q) in columns]
+        if len(ratios) == 1:
+            reach = most(reach)
+        values = [reach] * len(ratios) if isinstance(reach, int) else reach.tolist()
+        return [min(v, -(-limit * q // p)) for v, (p, q) in zip(values, ratios, strict=True)]
 
     def real_values(self, accumulator: Array) -> Array:
         """``v * m / 2^s + zero point`` of accumulator values, each the double nearest to the exact number."""
-        factor = self.multiplier.astype(object) * 2 ** np.maximum(-self.shift, 0).astype(object)
-        divisor = 2 ** np.maximum(self.shift, 0).astype(object)
-        numbers = (accumulator.astype(object) * factor + self.output_zp * divisor) / divisor
-        return np.asarray(numbers, np.float64)
+        multiplier, shift = (np.array(numbers, np.object_, ndmin=1) for numbers in (self.multiplier, self.shift))
+        factor = multiplier * 2 ** np.maximum(-shift, 0)
+        divisor = 2 ** np.maximum(shift, 0)
+        return np.asarray((accumulator.astype(object) * factor + self.output_zp * divisor) / divisor, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +80,8 @@ class Form:
     """The last RESCALE's numbers, the shift j of a copy to INT32 before it (None: there is none), and the bound."""
 
     pre_shift: int | None
-    multiplier: Integers
-    shift: Integers
+    multiplier: Numbers
+    shift: Numbers
     rounding_mode: RoundingMode
     contract: WithinLsb
 
@@ -94,34 +94,28 @@ def meaning_of(op: Op[ops.Rescale], interval: Interval) -> Meaning | Refusal:
     for operand, tensor in zip(op.attrs.OPERANDS[1:], op.inputs[1:], strict=True):
         if not tensor.is_constant or tensor.dtype not in INTEGER_RANGES:
             return Refusal(f'{operand} "{tensor.name}" is no integer constant')
-    multiplier, shift, input_zp, output_zp = (integers(tensor) for tensor in op.inputs[1:])
     channels = x.shape[-1] if op.attrs.per_channel and x.shape else 1
-    for operand, values, size in (
-        ("multiplier", multiplier, channels),
-        ("shift", shift, channels),
-        ("input_zp", input_zp, 1),
-        ("output_zp", output_zp, 1),
-    ):
-        if values.size != size:
-            return Refusal(f"{operand} has {values.size} values where {size} are needed")
+    sizes = (channels, channels, 1, 1)
+    for operand, tensor, size in zip(op.attrs.OPERANDS[1:], op.inputs[1:], sizes, strict=True):
+        if (given := extent(tensor)[0]) != size:
+            return Refusal(f"{operand} has {given} values where {size} are needed")
+    multiplier, shift, input_zp, output_zp = (numbers(tensor) for tensor in op.inputs[1:])
     if op.attrs.input_unsigned or op.attrs.output_unsigned:
         return Refusal("RESCALE of INT48 knows no unsigned input or output")
     if op.output.dtype not in (DType.INT8, DType.INT16, DType.INT32):
         return Refusal(f"RESCALE of INT48 to {op.output.dtype.name} does not exist")
-    if input_zp[0]:
-        return Refusal(f"INT48 has no zero point, and input_zp is {input_zp[0]}")
+    if most(input_zp):
+        return Refusal(f"INT48 has no zero point, and input_zp is {input_zp}")
     low, high = INTEGER_RANGES[op.output.dtype] if op.output.dtype == DType.INT8 else (0, 0)
-    if not low <= output_zp[0] <= high:
-        return Refusal(
-            f"output_zp {output_zp[0]} is outside [{low}, {high}], the zero points of {op.output.dtype.name}"
-        )
-    for channel, (m, s) in enumerate(zip(multiplier.tolist(), shift.tolist(), strict=True)):
+    if not low <= most(output_zp) <= high:
+        return Refusal(f"output_zp {output_zp} is outside [{low}, {high}], the zero points of {op.output.dtype.name}")
+    for channel, (m, s) in enumerate(columns(multiplier, shift)):
         if m <= 0 or not _SHIFTS[0] <= s <= _SHIFTS[1]:
             return Refusal(f"multiplier {m} with shift {s} in channel {channel} is no scale that RESCALE can express")
     return Meaning(
         multiplier,
         shift,
-        int(output_zp[0]),
+        most(output_zp),
         op.output.dtype,
         op.attrs.rounding_mode,
         *clipped_to_int48(interval),
@@ -137,12 +131,9 @@ def one_step(meaning: Meaning) -> Form | Refusal:
     if reason is not None:
         return Refusal(f"the accumulator is not proved to keep the result in INT32: {reason}")
     scales = meaning.scales
-    bound = max(rescale_error_bound(scales, *pair, meaning.relevant).tolist())
+    bound = _error_bound(scales, *pair, meaning.relevant)
     ratios = [scale.as_integer_ratio() for scale in scales]
-    off = max(
-        abs(m * q - (p << s)) / (p << s)
-        for m, s, (p, q) in zip(pair[0].tolist(), pair[1].tolist(), ratios, strict=True)
-    )
+    off = max(abs(m * q - (p << s)) / (p << s) for (m, s), (p, q) in zip(columns(*pair), ratios, strict=True))
     because = f"16-bit multiplier, off by {off:.2g} at most, and one rounding"
     if meaning.rounding_mode == RoundingMode.DOUBLE_ROUND:
         because += ", which DOUBLE_ROUND became"
@@ -152,7 +143,7 @@ def one_step(meaning: Meaning) -> Form | Refusal:
 def two_steps(meaning: Meaning, target: str) -> Form | Refusal:
     """A copy to INT32, shifted by the smallest j that makes it fit, and a 31-bit multiplier with the shift s - j."""
     low, high = meaning.low, meaning.high
-    j = max(int(pre_shifts(low, high, np.zeros(1, np.int64)).max()), 1 if is_ethos_u85(target) else 0)
+    j = max(most(pre_shifts(low, high, 0)), 1 if is_ethos_u85(target) else 0)
     pair = _nearest(meaning, 32, pre_shift=j)
     if isinstance(pair, Refusal):
         return pair
@@ -162,17 +153,25 @@ def two_steps(meaning: Meaning, target: str) -> Form | Refusal:
     double = meaning.rounding_mode == RoundingMode.DOUBLE_ROUND
     mode = RoundingMode.DOUBLE_ROUND if double else RoundingMode.SINGLE_ROUND
     scales = [scale * 2**j for scale in meaning.scales]
-    last = max(rescale_error_bound(scales, *pair, meaning.relevant, rounding_mode=mode).tolist())
+    last = _error_bound(scales, *pair, meaning.relevant, double_round=double)
     bound = Fraction(last) + (max(scales) / 2 if j else 0)
     because = f"accumulator rounded to multiples of 2^{j}, then one rounding" if j else "one rounding"
     return Form(j, *pair, mode, WithinLsb(_up(bound), because))
 
 
-def _nearest(meaning: Meaning, width: int, pre_shift: int) -> tuple[Integers, Integers] | Refusal:
+def _error_bound(
+    scales: Sequence[Fraction], multiplier: Numbers, shift: Numbers, relevant: Sequence[int], double_round: bool = False
+) -> float:
+    """How far a RESCALE can be from its scales, over all of them; see :func:`pair_error_bound`."""
+    pairs = zip(scales, columns(multiplier, shift), relevant, strict=True)
+    return max(pair_error_bound(scale, m, s, v, double_round=double_round) for scale, (m, s), v in pairs)
+
+
+def _nearest(meaning: Meaning, width: int, pre_shift: int) -> tuple[Numbers, Numbers] | Refusal:
     """Legal pairs for the scales times 2**pre_shift; a pair that is legal as it stands keeps its multiplier."""
     shift = meaning.shift - pre_shift
-    legal = (meaning.multiplier < 1 << (width - 1)) & (shift >= MIN_SHIFT) & (shift <= MAX_SHIFT)
-    if legal.all():
+    legal = [m < 1 << (width - 1) and MIN_SHIFT <= s <= MAX_SHIFT for m, s in columns(meaning.multiplier, shift)]
+    if all(legal):
         return meaning.multiplier, shift
     scales = [scale * 2**pre_shift for scale in meaning.scales]
     if min(scales) < Fraction(1, 1 << (MAX_SHIFT + 1)):
@@ -182,8 +181,8 @@ def _nearest(meaning: Meaning, width: int, pre_shift: int) -> tuple[Integers, In
     except InvalidArgument as error:
         return Refusal(str(error))
     return (
-        np.where(legal, meaning.multiplier, nearest.multiplier.astype(np.int64)),
-        np.where(legal, shift, nearest.shift.astype(np.int64)),
+        of_array(np.where(legal, meaning.multiplier, nearest.multiplier)),
+        of_array(np.where(legal, shift, nearest.shift)),
     )
 
 

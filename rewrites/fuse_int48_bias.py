@@ -21,16 +21,15 @@ from rewrites._accumulator import (
     BIAS_HIGH,
     BIAS_LOW,
     CONVOLUTIONS,
-    Integers,
     Reader,
     clipped_to_int48,
-    integers,
     is_ethos_u85,
     is_small_ethos_u,
     read_rescale,
     rescale_again,
     within_int48,
 )
+from rewrites._channels import Integers, Numbers, columns, least, most, numbers
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
@@ -69,11 +68,11 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     if isinstance(first, Refusal):
         return first
     addend = _by_channel(constant, add.output, rescale.output)
-    bias = addend if isinstance(addend, Refusal) else _fused(first, addend, integers(conv.inputs[2]))
+    bias = addend if isinstance(addend, Refusal) else _fused(first, addend, numbers(conv.inputs[2]))
     if isinstance(bias, Refusal):
         return bias
-    least, most = clipped_to_int48(context.intervals.without_bias(conv))
-    low, high = int((least + bias).min()), int((most + bias).max())
+    low, high = clipped_to_int48(context.intervals.without_bias(conv))
+    low, high = least(low + bias), most(high + bias)
     if not within_int48(low, high):
         return Refusal(f"the accumulator with the fused bias could reach from {low} to {high}, outside INT48")
     if is_small_ethos_u(context.target) and (bias.min() < BIAS_LOW or bias.max() > BIAS_HIGH):
@@ -96,22 +95,24 @@ def _convolution_and_constant(add: Op[ops.Add]) -> tuple[AnyOp, Op[ops.Rescale],
     return None
 
 
-def _by_channel(constant: Tensor, total: Tensor, narrow: Tensor) -> Integers | Refusal:
+def _by_channel(constant: Tensor, total: Tensor, narrow: Tensor) -> Numbers | Refusal:
     """The constant as one value, or one per index of the last axis of the tensor it is added to."""
     if total.shape != narrow.shape or len(constant.shape) != len(total.shape):
         return Refusal(f'the constant "{constant.name}" {list(constant.shape)} does not fit {list(narrow.shape)}')
-    rows = integers(constant).reshape(-1, constant.shape[-1])
-    if np.any(rows != rows[:1]):
+    values = numbers(constant)
+    if isinstance(values, int):
+        return values
+    rows = values.reshape(-1, constant.shape[-1])
+    if len(rows) > 1 and (rows != rows[0]).any():
         return Refusal(f'the constant "{constant.name}" of shape {list(constant.shape)} varies over more than channels')
     first: Integers = rows[0]
     return first
 
 
-def _fused(first: Reader, addend: Integers, bias: Integers) -> Integers | Refusal:
+def _fused(first: Reader, addend: Numbers, bias: Numbers) -> Integers | Refusal:
     """The bias plus the constant in units of the accumulator, by channel."""
-    m, s, c, b = np.broadcast_arrays(first.multiplier, first.shift, addend, bias)
     fused: list[int] = []
-    for channel, (m_c, s_c, c_c, b_c) in enumerate(zip(*(a.tolist() for a in (m, s, c, b)), strict=True)):
+    for channel, (m_c, s_c, c_c, b_c) in enumerate(columns(first.multiplier, first.shift, addend, bias)):
         whole, rest = divmod(c_c << s_c, m_c) if m_c else (0, c_c)
         if rest:
             return Refusal(

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 
-import numpy as np
-
-from rewrites._accumulator import Integers, Reader, readers_of
+from rewrites._accumulator import Reader, readers_of
 from rewrites._bytes import Digit, digits_of
+from rewrites._channels import columns
 from rewrites._when import ForSmallEthosU
 from tosakit.backend.targets import takes
 from tosakit.engine.contract import WithinLsb
@@ -92,25 +91,27 @@ def _products(a: Interval, b: Interval, terms: int) -> dict[int, int]:
     }
 
 
-def _lifted(reader: Reader, up: int) -> tuple[Integers, Integers]:
-    """The reader's scale times 2^up, exactly, as 31-bit multiplier and shift: as large as shift 62 allows.
+def _lifted(reader: Reader, up: int) -> list[tuple[int, int]]:
+    """The reader's scales times 2^up, exactly, as 31-bit multipliers and shifts: as large as shift 62 allows.
 
     The larger both are, the larger the values that TOSA lets them scale.
     """
-    room = 31 - np.array([int(m).bit_length() for m in reader.multiplier])
-    lift = np.minimum(room, MAX_SHIFT - reader.shift + up)
-    return reader.multiplier << lift, reader.shift - up + lift
+    pairs = []
+    for m, s in columns(reader.multiplier, reader.shift):
+        lift = min(31 - m.bit_length(), MAX_SHIFT - s + up)
+        pairs.append((m << lift, s - up + lift))
+    return pairs
 
 
 def _guard_bits(reader: Reader, products: dict[int, int]) -> int | None:
     """The most guard bits for which every scaled sum fits INT32 and every shift is legal; None below one."""
     total = products[HIGH] * 2**HIGH + 2 * products[CROSS] * 2**CROSS + products[LOW]
-    numbers = list(zip(*np.broadcast_arrays(reader.multiplier, reader.shift), strict=True))
     for bits in range(GUARD_BITS, 0, -1):
-        worst = max((total * int(m) * 2**bits >> int(s)) + len(products) + 1 for m, s in numbers)
-        shifts = {place: _lifted(reader, place + bits)[1] for place in products}
-        legal = all(shift.min() >= MIN_SHIFT and shift.max() <= MAX_SHIFT for shift in shifts.values())
-        in_range = legal and all(products[place] < 1 << (int(shift.min()) - 1) for place, shift in shifts.items())
+        scaled = max(total * m * 2**bits >> s for m, s in columns(reader.multiplier, reader.shift))
+        worst = scaled + len(products) + 1
+        shifts = {place: [shift for _, shift in _lifted(reader, place + bits)] for place in products}
+        legal = all(min(shift) >= MIN_SHIFT and max(shift) <= MAX_SHIFT for shift in shifts.values())
+        in_range = legal and all(products[place] < 1 << (min(shift) - 1) for place, shift in shifts.items())
         if in_range and worst < 1 << 29:  # the last RESCALE's (2^30, 30 + g) takes all of these
             return bits
     return None
@@ -131,7 +132,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
             builder.rescale(
                 part,
                 DType.INT32,
-                *_lifted(reader, place + bits),
+                *zip(*_lifted(reader, place + bits), strict=True),
                 scale32=True,
                 per_channel=reader.op.attrs.per_channel,
             )
@@ -147,7 +148,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
 
 def _product(builder: Builder, a: Digit, b: Digit) -> Tensor:
     """An int8 MATMUL with INT32 result."""
-    zero_points = [builder.const(np.array([digit.zero_point]), DType.INT8, "zp") for digit in (a, b)]
+    zero_points = [builder.number(digit.zero_point, DType.INT8, name="zp") for digit in (a, b)]
     shape = (*a.value.shape[:2], b.value.shape[2])
     return builder.op(ops.MatMul(), (a.value, b.value, *zero_points), DType.INT32, shape, "product")
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rewrites._accumulator import CONVOLUTIONS, ONE, ONE_SHIFT, faults, is_small_ethos_u
+from rewrites._accumulator import CONVOLUTIONS, fault, is_small_ethos_u, narrowed
 from rewrites._legal_rescale import Form, Meaning, meaning_of, one_step, two_steps
 from tosakit.engine.contract import PER_MATCH, WithinLsb
 from tosakit.engine.pattern import Capture, Match
@@ -53,19 +53,19 @@ class Plan:
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """Find out what the RESCALE means, then a legal form and its bound."""
     op = match[RESCALE]
-    wrong = faults(op) if op.inputs and op.inputs[0].dtype == DType.INT48 else []
-    if not wrong:
+    wrong = fault(op) if op.inputs and op.inputs[0].dtype == DType.INT48 else None
+    if wrong is None:
         return None
     meaning = meaning_of(op, context.intervals.of(op.inputs[0]))
     if isinstance(meaning, Refusal):
-        return Refusal(f"{wrong[0]}, but {meaning.reason}")
+        return Refusal(f"{wrong}, but {meaning.reason}")
     form: Form | Refusal | None = None
     if context.options.form == "two-step" or (context.options.form == "auto" and _two_steps_are_free(op, context)):
         form = two_steps(meaning, context.target)
     if context.options.form == "one-step" or (context.options.form == "auto" and not _is_exact(form)):
         form = one_step(meaning)
     if isinstance(form, Refusal):
-        return Refusal(f"{wrong[0]}, but {form.reason}")
+        return Refusal(f"{wrong}, but {form.reason}")
     return None if form is None else Plan(meaning, form)
 
 
@@ -91,7 +91,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     builder = Builder(result.name, location=op.location, origin=RULE.name)
     x = accumulator
     if form.pre_shift is not None:
-        x = builder.rescale(x, DType.INT32, ONE, ONE_SHIFT + form.pre_shift, scale32=False, name="int32")
+        x = narrowed(builder, x, form.pre_shift)
     y = builder.rescale(
         x,
         result.dtype,

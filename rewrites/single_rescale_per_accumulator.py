@@ -17,17 +17,7 @@ was measured (docs/costs.md), so it is used there where nothing changes.
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from rewrites._accumulator import (
-    CONVOLUTIONS,
-    ONE,
-    ONE_SHIFT,
-    Readers,
-    is_ethos_u85,
-    readers_of,
-    rescale_again,
-)
+from rewrites._accumulator import CONVOLUTIONS, Readers, is_ethos_u85, narrowed, readers_of, rescale_again
 from rewrites._first_rescale import Form, best_form
 from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import PER_MATCH, Exact, WithinLsb
@@ -75,8 +65,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     builder = Builder(accumulator.name, location=producer.location, origin=RULE.name)
     if form.first is None:
         values = {}
-        ones, shifts = np.full(form.pre_shift.shape, ONE), ONE_SHIFT + form.pre_shift
-        x = builder.rescale(accumulator, DType.INT32, ones, shifts, scale32=False, name="int32")
+        x = narrowed(builder, accumulator, form.pre_shift)
     else:
         x = rescale_again(builder, form.first, accumulator)
         values = {form.first.op.output: x}

@@ -13,7 +13,9 @@ ceil(|p - q|) and clipping moves no two numbers apart, results differ by at most
 48 bits, so by default only biases that a target cannot hold are split.
 """
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -21,18 +23,15 @@ from rewrites._accumulator import (
     BIAS_HIGH,
     BIAS_LOW,
     CONVOLUTIONS,
-    ONE,
-    ONE_SHIFT,
-    Integers,
     Readers,
     clipped_to_int48,
-    integers,
+    narrowed,
     pre_shifts,
     readers_of,
     rescale_again,
-    rounded,
     why_not_shifted,
 )
+from rewrites._channels import Numbers, columns, extent, farthest, least, most, numbers, rounded
 from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import PER_MATCH, Contract, Exact, WithinLsb
 from tosakit.engine.pattern import Capture, Match
@@ -50,11 +49,11 @@ class Options(ForSmallEthosU):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """``bias`` in units of ``2**pre_shift`` (both of shape [1] or [C]), and the readers to move behind the ADD."""
+    """``bias`` in units of ``2**pre_shift``, and the readers to move behind the ADD."""
 
     readers: Readers
-    bias: Integers
-    pre_shift: Integers
+    bias: Numbers
+    pre_shift: Numbers
     contract: Contract
 
 
@@ -69,33 +68,36 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     every = context.options.when == "all"
     if not bias.is_constant:
         return Refusal(f'the bias "{bias.name}" is no constant, so nothing is known about its size')
-    values = integers(bias)
-    if not (values.any() if every else np.any((values < BIAS_LOW) | (values > BIAS_HIGH))):
+    _, smallest, largest = extent(bias)
+    if not (smallest or largest if every else smallest < BIAS_LOW or largest > BIAS_HIGH):
         return None
     readers = readers_of(conv.output)
     if isinstance(readers, Refusal) or not readers.rescales:
         return readers if isinstance(readers, Refusal) else None
     low, high = clipped_to_int48(context.intervals.without_bias(conv))
+    values = numbers(bias)
     j = pre_shifts(low, high, values)
     short = rounded(values, j)
-    if not j.any():
+    if not most(j):
         return Plan(readers, short, j, Exact())
     for reader in readers.rescales:
         if (reason := why_not_shifted(reader, rounded(low, j) + short, rounded(high, j) + short, j)) is not None:
-            return Refusal(f"the accumulator without bias reaches from {low.min()} to {high.max()}, and {reason}")
-    slack = (np.int64(1) << j >> 1) + np.abs((short << j) - values)  # E of the docstring
+            return Refusal(f"the accumulator without bias reaches from {least(low)} to {most(high)}, and {reason}")
+    slack = (1 << j >> 1) + farthest((short << j) - values, 0)  # E of the docstring
     return Plan(readers, short, j, _bound(readers, slack, j))
 
 
-def _bound(readers: Readers, slack: Integers, j: Integers) -> WithinLsb:
-    numerators = [(reader.multiplier * slack, reader.shift) for reader in readers.rescales]
-    worst = max(int((-(-numerator >> shift)).max()) for numerator, shift in numerators)
-    before = max(float(np.ldexp(numerator.astype(np.float64), -shift).max()) for numerator, shift in numerators)
-    because = (
-        f"accumulator and bias rounded to multiples of 2^{j.max()} or less, "
-        f"{before:.3g} LSB at most before the last rounding"
+def _bound(readers: Readers, slack: Numbers, j: Numbers) -> WithinLsb:
+    worst = max(
+        Fraction(m * e, 1 << s)
+        for reader in readers.rescales
+        for m, s, e in columns(reader.multiplier, reader.shift, slack)
     )
-    return WithinLsb(float(worst), because)
+    because = (
+        f"accumulator and bias rounded to multiples of 2^{most(j)} or less, "
+        f"{float(worst):.3g} LSB at most before the last rounding"
+    )
+    return WithinLsb(float(math.ceil(worst)), because)
 
 
 def replacement(match: Match, plan: Plan) -> Replacement:
@@ -106,10 +108,9 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     builder = Builder(accumulator.name, location=conv.location, origin=RULE.name)
     zero = builder.const(np.zeros(bias.shape, np.int64), DType.INT48, "zero_bias")
     bare = builder.op(conv.attrs, (x, weight, zero, *zero_points), DType.INT48, accumulator.shape, name="without_bias")
-    ones, shifts = np.full(j.shape, ONE), ONE_SHIFT + j
-    narrow = builder.rescale(bare, DType.INT32, ones, shifts, scale32=False, name="int32")
+    narrow = narrowed(builder, bare, j)
     by_channel = (*(1,) * (len(accumulator.shape) - 1), -1)
-    addend = builder.const(plan.bias.reshape(by_channel), DType.INT32, "bias")
+    addend = builder.const(np.reshape(plan.bias, by_channel), DType.INT32, "bias")
     total = builder.op(ops.Add(), (narrow, addend), DType.INT32, accumulator.shape, name="with_bias")
     values = {reader.op.output: rescale_again(builder, reader, total, pre_shift=j) for reader in plan.readers.rescales}
     return Replacement(builder.ops, values, plan.contract, covers=(conv, *plan.readers.covers))

@@ -405,10 +405,10 @@ ETHOS_U = (
     ),
     Mutant(
         "fold_constants",
-        "INT8 wraps one too late",
+        "CAST to fewer bits saturates",
         "rewrites/_constant_values.py",
-        "(x.astype(np.int64) - low & (high - low)) + low",
-        "(x.astype(np.int64) - low - 1 & (high - low)) + low + 1",
+        "    return x.astype(np.int64).astype(",
+        "    return np.clip(x.astype(np.int64), -128, 127).astype(",
     ),
     Mutant(
         "cond_if_as_select", "branches exchanged", "rewrites/cond_if_as_select.py", "(fitting, a, b)", "(fitting, b, a)"

@@ -16,16 +16,16 @@ NUMERIC = (
     Mutant(
         "split_int48_bias",
         "first shift one too small",
-        "rewrites/split_int48_bias.py",
-        "np.full(j.shape, ONE), ONE_SHIFT + j\n",
-        "np.full(j.shape, ONE), ONE_SHIFT + j - (j > 0)\n",
+        "rewrites/_accumulator.py",
+        "ones, ONE_SHIFT + pre_shift,",
+        "ones, ONE_SHIFT + pre_shift - (pre_shift > 0),",
     ),
     Mutant(
         "split_int48_bias",
         "bound forgets the accumulator's rounding",
         "rewrites/split_int48_bias.py",
-        "    slack = (np.int64(1) << j >> 1) + np.abs((short << j) - values)",
-        "    slack = np.abs((short << j) - values)",
+        "    slack = (1 << j >> 1) + farthest(",
+        "    slack = farthest(",
     ),
     Mutant(
         "split_int48_bias",
@@ -45,8 +45,8 @@ NUMERIC = (
         "split_int48_bias",
         "sum not proved to fit",
         "rewrites/_accumulator.py",
-        "fits_int32(np.minimum(np.minimum(a, c), a + c)) & fits_int32(np.maximum(np.maximum(b, c), b + c))",
-        "fits_int32(np.minimum(a, c)) & fits_int32(np.maximum(b, c))",
+        "fit_int32(a, b, c, a + c, b + c)",
+        "fit_int32(a, b, c)",
     ),
     Mutant(
         "split_int48_bias",
@@ -110,8 +110,8 @@ NUMERIC = (
         "single_rescale_per_accumulator",
         "only one end proved to fit INT32",
         "rewrites/_first_rescale.py",
-        "(fits_int32(low) & fits_int32(high)).all()",
-        "fits_int32(low).all()",
+        "fit_int32(least(low), most(high))",
+        "fit_int32(least(low))",
     ),
     # ---------------------------------------------------------------- legalize_int48_rescale
     Mutant(

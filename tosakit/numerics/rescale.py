@@ -7,6 +7,7 @@ bits and the multiplier 15, in S32 they have 32 and 31, so products stay below `
 
 import math
 from enum import Enum
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -123,18 +124,23 @@ def required_range(
                 f"and the shift lie in [{MIN_SHIFT}, {MAX_SHIFT}]; compute the pair again from the scale"
             )
     zero_point = _zero_point("output_zp", output_zp)
-    if scale32:  # results stay within 2**30 + 1 of zero, so neither they nor their sum with a zero point leave int32
-        return _value_limits(s, scale32)
-    bottom, top = max(_INT32_MIN, _INT32_MIN - zero_point), min(_INT32_MAX, _INT32_MAX - zero_point)
-    limits = [_required_range_of(pair_m, pair_s, bottom, top) for pair_m, pair_s in pairs]
+    limits = [required_limits(pair_m, pair_s, scale32=scale32, output_zp=zero_point) for pair_m, pair_s in pairs]
     smallest, largest = np.array(limits, np.int64).reshape(-1, 2).T
     return smallest.reshape(m.shape), largest.reshape(m.shape)
 
 
-def _required_range_of(multiplier: int, shift: int, bottom: int, top: int) -> tuple[int, int]:
-    """Where ``bottom <= (v*m + round) >> s <= top`` for the integer v of INT48; 2**93 occurs."""
+def required_limits(multiplier: int, shift: int, *, scale32: bool, output_zp: int = 0) -> tuple[int, int]:
+    """The answer of :func:`required_range` for one legal pair, which is not checked.
+
+    The larger the multiplier and the smaller the shift, the closer both ends are to zero.
+    """
+    if scale32:  # results stay within 2**30 + 1 of zero, so neither they nor their sum with a zero point leave int32
+        limit = 1 << (min(shift, 32) - 1)
+        return -limit, limit - 1
     if not multiplier:
         return _INT48_MIN, _INT48_MAX
+    # bottom <= (v*m + rounding) >> s <= top; 2**93 occurs
+    bottom, top = max(_INT32_MIN, _INT32_MIN - output_zp), min(_INT32_MAX, _INT32_MAX - output_zp)
     rounding = 1 << (shift - 1)
     first = -(-((bottom << shift) - rounding) // multiplier)
     last = (((top + 1) << shift) - 1 - rounding) // multiplier
@@ -179,15 +185,20 @@ def rescale_error_bound(
         (column if column.shape == shape else np.broadcast_to(column, shape)).ravel().tolist()
         for column in (exact, m, s, bounds)
     )
-    limits = []
-    for real, pair_m, pair_s, bound in zip(*columns, strict=True):
-        # over the common denominator q * 2**(shift+1) of a scale p / q, with integers, which are quicker than Fractions
-        numerator, denominator = real.as_integer_ratio()
-        limit = 2 * bound * abs(pair_m * denominator - (numerator << pair_s)) + (denominator << pair_s)
-        if double_round and pair_s > 31:
-            limit += denominator << 31
-        limits.append(_round_up(limit, denominator << (pair_s + 1)))
+    limits = [pair_error_bound(*column, double_round=double_round) for column in zip(*columns, strict=True)]
     return np.array(limits, np.float64).reshape(shape)
+
+
+def pair_error_bound(
+    scale: Fraction, multiplier: int, shift: int, max_abs_value: int, *, double_round: bool = False
+) -> float:
+    """The answer of :func:`rescale_error_bound` for one pair and a positive scale; nothing is checked."""
+    # over the common denominator q * 2**(shift+1) of a scale p / q, with integers, which are quicker than Fractions
+    numerator, denominator = scale.as_integer_ratio()
+    limit = 2 * max_abs_value * abs(multiplier * denominator - (numerator << shift)) + (denominator << shift)
+    if double_round and shift > 31:
+        limit += denominator << 31
+    return _round_up(limit, denominator << (shift + 1))
 
 
 def _is_double_round(rounding_mode: str | Enum, scale32: bool) -> bool:
