@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rewrites._channels import Numbers, clipped, columns, constant, extent, joined, least, most, numbers
+from rewrites._channels import Numbers, clipped, columns, constant, extent, is_one, joined, least, most, numbers
 from tosakit.backend.targets import BIAS_BITS, SMALL, U85, family
 from tosakit.engine.rule import Refusal, describe
 from tosakit.ir import ops
@@ -56,7 +56,7 @@ class Reader:
     @property
     def is_one(self) -> bool:
         """True where every channel's scale is exactly one."""
-        return all(m == 1 << s for m, s in columns(self.multiplier, self.shift))
+        return is_one(self.multiplier, self.shift)
 
     @property
     def name(self) -> str:

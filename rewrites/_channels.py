@@ -40,6 +40,11 @@ def most(values: Numbers) -> int:
     return values if isinstance(values, int) else int(values.max())
 
 
+def is_one(multiplier: Numbers, shift: Numbers) -> bool:
+    """True where every channel's scale ``multiplier / 2**shift`` is exactly one."""
+    return all(s >= 0 and m == 1 << s for m, s in columns(multiplier, shift))
+
+
 def clipped(values: Numbers, low: int, high: int) -> Numbers:
     """The closest numbers in [low, high]."""
     return min(max(values, low), high) if isinstance(values, int) else np.minimum(np.maximum(values, low), high)

@@ -37,7 +37,7 @@ def rows_of_table(builder: Builder, chosen: Tensor, table: Tensor, dtype: DType)
     hot = builder.rescale(chosen, DType.INT8, *UNIT, scale32=True, name="one_hot")
     image = builder.reshape(hot, (1, 1, width, length))
     attrs = ops.Conv2d(pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), local_bound=False, acc_type=DType.INT32)
-    no_zero_points = [builder.const([0], DType.INT8, "zp") for _ in range(2)]
+    no_zero_points = [builder.number(0, DType.INT8, name="zp") for _ in range(2)]
     parts = []
     for digit in digits_of(builder, table):
         kernel = digit.value.values().transpose(2, 0, 1).reshape(channels, 1, 1, length)
@@ -55,10 +55,10 @@ def rows_at(builder: Builder, chosen: Tensor, values: Tensor, dtype: DType) -> T
     """
     hot = builder.rescale(chosen, DType.INT8, *UNIT, scale32=True, name="one_hot")
     shape = (*chosen.shape[:2], values.shape[2])
-    no_zero_point = builder.const([0], DType.INT8, "zp")
+    no_zero_point = builder.number(0, DType.INT8, name="zp")
     parts = []
     for digit in digits_of(builder, values):
-        zero_point = builder.const([digit.zero_point], DType.INT8, "zp")
+        zero_point = builder.number(digit.zero_point, DType.INT8, name="zp")
         operands = (hot, digit.value, no_zero_point, zero_point)
         parts.append((digit.place, builder.op(ops.MatMul(), operands, DType.INT32, shape, "rows")))
     return put_together(builder, parts, dtype)

@@ -85,7 +85,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
 def _inverted(builder: Builder, x: Tensor) -> Tensor:
     """-1 - x; in INT8 a NEGATE of x less -1."""
     if x.dtype == DType.INT8:
-        zero_points = (builder.const([-1], x.dtype, "input1_zp"), builder.const([0], x.dtype, "output_zp"))
+        zero_points = (builder.number(-1, x.dtype, name="input1_zp"), builder.number(0, x.dtype, name="output_zp"))
         return builder.op(ops.Negate(), (x, *zero_points), x.dtype, x.shape)
     wide = resized(builder, x, DType.INT32)
     return resized(builder, sub(builder, number(builder, -1, wide), wide), x.dtype)

@@ -56,8 +56,8 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     """One product."""
     add, value = match[ADD], plan.value
     builder = Builder(add.output.name, location=add.location, origin=RULE.name)
-    two = builder.const(np.full((1,) * len(value.shape), 2), DType.INT32, "two")
-    shift = builder.const([0], DType.INT8, "shift")
+    two = builder.number(2, DType.INT32, len(value.shape), "two")
+    shift = builder.number(0, DType.INT8, name="shift")
     product = builder.op(ops.Mul(), (value, two, shift), DType.INT32, add.output.shape)
     return Replacement(builder.ops, {add.output: product}, covers=(add, *dict.fromkeys((match[LEFT], match[RIGHT]))))
 

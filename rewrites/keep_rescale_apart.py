@@ -15,8 +15,7 @@ signal at an operator that reads nothing else: no element-wise operator reads 64
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from rewrites._channels import extent, is_one, numbers
 from rewrites._int32 import mul, number
 from rewrites._when import ForEthosU85
 from tosakit.engine.contract import Exact
@@ -79,8 +78,9 @@ def _is_one(rescale: AnyOp) -> bool:
     attrs, (_, multiplier, shift, *zero_points) = rescale.attrs, rescale.inputs
     if not isinstance(attrs, ops.Rescale) or attrs.input_unsigned or not all(t.is_constant for t in rescale.inputs[1:]):
         return False
-    ones = multiplier.values().astype(np.int64) == 1 << shift.values().astype(np.int64)
-    return bool(np.all(ones)) and not any(np.any(zero_point.values()) for zero_point in zero_points)
+    return is_one(numbers(multiplier), numbers(shift)) and all(
+        extent(zero_point)[1:] == (0, 0) for zero_point in zero_points
+    )
 
 
 def replacement(match: Match, plan: Plan) -> Replacement:

@@ -9,9 +9,8 @@ bits of m; it leaves the second pair as it is (bytes inspected).
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from rewrites._accumulator import ONE, ONE_SHIFT
+from rewrites._channels import Numbers, constant, extent, numbers
 from rewrites._when import ForEthosU85
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
@@ -26,11 +25,12 @@ KEPT_BITS = 15
 """Bits of the second multiplier that the fused form keeps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """How many pairs of multiplier and shift there are."""
+    """The multiplier and the shift that are not fused."""
 
-    pairs: int
+    multiplier: Numbers
+    shift: Numbers
 
 
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
@@ -44,14 +44,14 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     behind = [op for op in first.output.users if _narrows(op)]
     if not behind or not multiplier.is_constant or not shift.is_constant:
         return None
-    if (multiplier.values() != ONE).any() or (shift.values() != ONE_SHIFT).any():
+    if extent(multiplier)[1:] != (ONE, ONE) or extent(shift)[1:] != (ONE_SHIFT, ONE_SHIFT):
         return None
     for op in behind:
         if not op.inputs[1].is_constant:
             return Refusal(f"the multiplier of {describe(op)} is no constant, so whether bits are lost is not known")
-    if all(int(op.inputs[1].values().max()) < 1 << KEPT_BITS for op in behind):
+    if all(extent(op.inputs[1])[2] < 1 << KEPT_BITS for op in behind):
         return None
-    return Plan(multiplier.shape[0])
+    return Plan(numbers(multiplier) >> 1, numbers(shift) - 1)
 
 
 def _narrows(op: AnyOp) -> bool:
@@ -64,8 +64,8 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     first = match[FIRST]
     builder = Builder(first.output.name, location=first.location, origin=RULE.name)
     constants = (
-        builder.const(np.full(plan.pairs, ONE >> 1), DType.INT16, "multiplier"),
-        builder.const(np.full(plan.pairs, ONE_SHIFT - 1), DType.INT8, "shift"),
+        constant(builder, plan.multiplier, DType.INT16, "multiplier"),
+        constant(builder, plan.shift, DType.INT8, "shift"),
     )
     operands = (first.inputs[0], *constants, *first.inputs[3:])
     kept = builder.op(first.attrs, operands, DType.INT32, first.output.shape, "one")

@@ -140,8 +140,8 @@ ETHOS_U = (
         "gather_as_matmul",
         "zero point of digits lost",
         "rewrites/_one_hot.py",
-        'builder.const([digit.zero_point], DType.INT8, "zp")',
-        'builder.const([0], DType.INT8, "zp")',
+        "builder.number(digit.zero_point, DType.INT8",
+        "builder.number(0, DType.INT8",
     ),
     Mutant(
         "scatter_as_matmul",
@@ -189,8 +189,8 @@ ETHOS_U = (
         "bitwise_as_tables",
         "NOT of INT8 is a NEGATE",
         "rewrites/bitwise_as_tables.py",
-        'builder.const([-1], x.dtype, "input1_zp")',
-        'builder.const([0], x.dtype, "input1_zp")',
+        "builder.number(-1, x.dtype",
+        "builder.number(0, x.dtype",
     ),
     Mutant(
         "avg_pool2d_as_depthwise",
@@ -311,7 +311,13 @@ ETHOS_U = (
         "RenamedOutput(old.name, new.name)",
         "RenamedOutput(new.name, old.name)",
     ),
-    Mutant("unfuse_rescale_pair", "twice the value", "rewrites/unfuse_rescale_pair.py", "ONE >> 1", "ONE"),
+    Mutant(
+        "unfuse_rescale_pair",
+        "twice the value",
+        "rewrites/unfuse_rescale_pair.py",
+        "numbers(multiplier) >> 1",
+        "numbers(multiplier)",
+    ),
     Mutant(
         "unfuse_rescale_pair",
         "one kept bit too many",
@@ -323,8 +329,8 @@ ETHOS_U = (
         "unfuse_rescale_pair",
         "one harmless reader is enough",
         "rewrites/unfuse_rescale_pair.py",
-        "    if all(int(op.inputs[1]",
-        "    if any(int(op.inputs[1]",
+        "    if all(extent(op.inputs[1]",
+        "    if any(extent(op.inputs[1]",
     ),
     Mutant(
         "keep_rescale_apart",
@@ -365,8 +371,8 @@ ETHOS_U = (
         "double_as_mul",
         "times three",
         "rewrites/double_as_mul.py",
-        "np.full((1,) * len(value.shape), 2)",
-        "np.full((1,) * len(value.shape), 3)",
+        "builder.number(2, DType.INT32",
+        "builder.number(3, DType.INT32",
     ),
     Mutant(
         "double_as_mul",
