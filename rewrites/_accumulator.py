@@ -177,12 +177,6 @@ def clipped_to_int48(interval: Interval) -> tuple[Numbers, Numbers]:
     return clipped(interval.low, *limits), clipped(interval.high, *limits)
 
 
-def fit_int32(*values: int) -> bool:
-    """True where all are INT32 values."""
-    low, high = INTEGER_RANGES[DType.INT32]
-    return low <= min(values) and max(values) <= high
-
-
 def pre_shifts(low: Numbers, high: Numbers, addend: Numbers) -> Numbers:
     """The smallest j of each channel, or the one of all, for which values, ``addend`` and their sum fit INT32.
 
@@ -202,7 +196,8 @@ def _pre_shift(low: int, high: int, addend: int) -> int:
 
 def _sums_fit_int32(low: int, high: int, addend: int, j: int) -> bool:
     a, b, c = ((value + (1 << j >> 1)) >> j for value in (low, high, addend))
-    return fit_int32(a, b, c, a + c, b + c)
+    first, last = INTEGER_RANGES[DType.INT32]
+    return first <= min(a, c, a + c) and max(b, c, b + c) <= last
 
 
 def within_int48(low: int, high: int) -> bool:

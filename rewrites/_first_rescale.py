@@ -11,7 +11,6 @@ from fractions import Fraction
 from rewrites._accumulator import (
     Reader,
     clipped_to_int48,
-    fit_int32,
     outside_required_range,
     pre_shifts,
     saturates_at,
@@ -22,8 +21,9 @@ from tosakit.engine.contract import Contract, Exact, WithinLsb
 from tosakit.engine.rule import Refusal
 from tosakit.errors import InvalidArgument
 from tosakit.ir.enums import DType
+from tosakit.ir.graph import Tensor
 from tosakit.ir.types import INTEGER_RANGES
-from tosakit.numerics.intervals import Interval
+from tosakit.numerics.intervals import Interval, Intervals
 from tosakit.numerics.scale import MAX_SHIFT, multiplier_and_shift
 
 
@@ -51,16 +51,19 @@ class Form:
         return self.contract.lsb if isinstance(self.contract, WithinLsb) else 0.0
 
 
-def best_form(readers: Sequence[Reader], accumulator: Interval) -> Form | Refusal:
-    """The exact form where it can be proved, else the one with the smallest bound."""
+def exact_form(readers: Sequence[Reader], accumulator: Tensor, intervals: Intervals) -> Form | None:
+    """A copy, where a reader is one or the accumulator is proved to fit INT32; None where it is not."""
+    copy = next((reader for reader in readers if reader.op.output.dtype == DType.INT32 and reader.is_one), None)
+    if copy is None and not intervals.of(accumulator).within(*INTEGER_RANGES[DType.INT32]):
+        return None
+    others = tuple((reader, Pair(reader.multiplier, reader.shift, False)) for reader in readers if reader is not copy)
+    return Form(copy, 0, others, Exact())
+
+
+def closest_form(readers: Sequence[Reader], accumulator: Interval) -> Form | Refusal:
+    """Of the other forms, the one with the smallest bound."""
     low, high = clipped_to_int48(accumulator)
     wide = [reader for reader in readers if reader.op.output.dtype == DType.INT32]
-    copy = next((reader for reader in wide if reader.is_one), None)
-    if copy is not None or fit_int32(least(low), most(high)):
-        others = tuple(
-            (reader, Pair(reader.multiplier, reader.shift, False)) for reader in readers if reader is not copy
-        )
-        return Form(copy, 0, others, Exact())
     forms = [*(_behind(reader, readers, low, high) for reader in wide), _shifted(readers, low, high)]
     found = [form for form in forms if isinstance(form, Form)]
     if found:

@@ -18,9 +18,9 @@ was measured (docs/costs.md), so it is used there where nothing changes.
 from dataclasses import dataclass
 
 from rewrites._accumulator import CONVOLUTIONS, Readers, is_ethos_u85, narrowed, readers_of, rescale_again
-from rewrites._first_rescale import Form, best_form
+from rewrites._first_rescale import Form, closest_form, exact_form
 from rewrites._when import ForSmallEthosU
-from tosakit.engine.contract import PER_MATCH, Exact, WithinLsb
+from tosakit.engine.contract import PER_MATCH, WithinLsb
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule
 from tosakit.ir import ops
@@ -52,9 +52,10 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     readers = readers_of(accumulator)
     if isinstance(readers, Refusal) or len(readers.rescales) < 2:
         return readers if needed and isinstance(readers, Refusal) else None
-    form = best_form(readers.rescales, context.intervals.of(accumulator))
-    if not needed and (isinstance(form, Refusal) or not isinstance(form.contract, Exact)):
-        return None
+    exact = exact_form(readers.rescales, accumulator, context.intervals)
+    if exact is not None or not needed:
+        return None if exact is None else Plan(readers, exact)
+    form = closest_form(readers.rescales, context.intervals.of(accumulator))
     return form if isinstance(form, Refusal) else Plan(readers, form)
 
 

@@ -45,8 +45,8 @@ NUMERIC = (
         "split_int48_bias",
         "sum not proved to fit",
         "rewrites/_accumulator.py",
-        "fit_int32(a, b, c, a + c, b + c)",
-        "fit_int32(a, b, c)",
+        "min(a, c, a + c) and max(b, c, b + c)",
+        "min(a, c) and max(b, c)",
     ),
     Mutant(
         "split_int48_bias",
@@ -110,8 +110,8 @@ NUMERIC = (
         "single_rescale_per_accumulator",
         "only one end proved to fit INT32",
         "rewrites/_first_rescale.py",
-        "fit_int32(least(low), most(high))",
-        "fit_int32(least(low))",
+        "not intervals.of(accumulator).within(*INTEGER_RANGES[DType.INT32])",
+        "intervals.of(accumulator).lowest < INTEGER_RANGES[DType.INT32][0]",
     ),
     # ---------------------------------------------------------------- legalize_int48_rescale
     Mutant(
