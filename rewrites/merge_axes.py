@@ -57,11 +57,11 @@ class Plan:
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An operator with a tensor of more than six axes."""
     op = match[MERGED]
-    tensors = [t for t in (*op.outputs, *op.inputs) if t.dtype != DType.SHAPE]
-    if not context.options.acts(context.target) or max(len(t.shape) for t in tensors) <= HIGHEST_RANK:
+    tensors = (*op.outputs, *op.inputs)
+    if max(len(tensor.shape) for tensor in tensors) <= HIGHEST_RANK or not context.options.acts(context.target):
         return None
     for tensor in tensors:
-        if min(tensor.shape, default=1) < 1:
+        if tensor.dtype != DType.SHAPE and min(tensor.shape, default=1) < 1:
             return Refusal(f'"{tensor.name}" has the shape {list(tensor.shape)}, which is not static')
     if isinstance(op.attrs, ops.Reshape):
         return Plan() if len(op.inputs[0].shape) > HIGHEST_RANK and _source(op) is not None else None

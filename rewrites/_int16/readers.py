@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from rewrites._channels import columns, extent, numbers
 from rewrites._int16.plan import real_channels
 from rewrites._int16.scaling import Scaling
 from tosakit.ir import ops
@@ -54,22 +55,23 @@ class Readers:
 def readers_of(accumulator: Tensor) -> Readers:
     """Sort the readers of an INT32 accumulator: those whose constants can be moved to INT48, and all others.
 
-    An IDENTITY is looked through; it counts among the others where something else reads its result too.
+    An IDENTITY is looked through; it counts among the others where something else, or nothing, reads its result.
     """
     rescales: list[Reader] = []
     identities: list[AnyOp] = []
     others: list[AnyOp] = []
-    for user in accumulator.users:
+    todo = [(user, user) for user in reversed(accumulator.users)]
+    while todo:
+        user, first = todo.pop()
         if isinstance(user.attrs, ops.Identity) and not user.is_stateful:
-            behind = readers_of(user.output)
-            rescales.extend(behind.rescales)
-            identities.extend((user, *behind.identities))
-            if behind.others or not behind.rescales:
-                others.append(user)
+            identities.append(user)
+            todo.extend((each, first) for each in reversed(user.output.users))
+            if not user.output.is_used:
+                others.append(first)
             continue
         reader = _reader(user, user.attrs) if isinstance(user.attrs, ops.Rescale) else None
         if reader is None:
-            others.append(user)
+            others.append(first)
         else:
             rescales.append(reader)
     return Readers(tuple(rescales), tuple(identities), tuple(others))
@@ -79,7 +81,7 @@ def _reader(op: AnyOp, attrs: ops.Rescale) -> Reader | None:
     constants = op.inputs[1:]
     if len(constants) != 4 or len(op.outputs) != 1 or not all(t.is_constant and t.data is not None for t in constants):
         return None
-    multiplier, shift, input_zp, output_zp = (t.values().astype(np.int64).reshape(-1) for t in constants)
+    (size, smallest, _), (shifts, least, most), input_zp, (zero_points, output_zp, _) = map(extent, constants)
     double = attrs.rounding_mode == RoundingMode.DOUBLE_ROUND and attrs.scale32
     wanted = op.output.shape[-1] if attrs.per_channel and op.output.shape else 1
     if (
@@ -87,16 +89,14 @@ def _reader(op: AnyOp, attrs: ops.Rescale) -> Reader | None:
         or attrs.output_unsigned
         or op.output.dtype not in (DType.INT8, DType.INT16, DType.INT32)
         or not (double or attrs.rounding_mode == RoundingMode.SINGLE_ROUND)
-        or not multiplier.size == shift.size == wanted
-        or not input_zp.size == output_zp.size == 1
-        or input_zp[0] != 0
-        or (multiplier <= 0).any()
-        or (shift < MIN_SHIFT).any()
-        or (shift > MAX_SHIFT).any()
+        or not size == shifts == wanted
+        or input_zp != (1, 0, 0)
+        or zero_points != 1
+        or smallest <= 0
+        or not MIN_SHIFT <= least <= most <= MAX_SHIFT
     ):
         return None
-    scaling = Scaling(
-        tuple(multiplier.tolist()), tuple(shift.tolist()), attrs.scale32, op.output.dtype, int(output_zp[0])
-    )
-    scales = tuple(Fraction(m, 1 << s) for m, s in zip(scaling.multiplier, scaling.shift, strict=True))
-    return Reader(op, scaling, scales)
+    pairs = list(columns(numbers(constants[0]), numbers(constants[1])))
+    multiplier, shift = zip(*pairs, strict=True)
+    scales = tuple(Fraction(m, 1 << s) for m, s in pairs)
+    return Reader(op, Scaling(multiplier, shift, attrs.scale32, op.output.dtype, output_zp), scales)

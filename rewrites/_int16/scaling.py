@@ -16,7 +16,8 @@ from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
 from tosakit.ir.types import INTEGER_RANGES
-from tosakit.numerics import multiplier_and_shift, required_range
+from tosakit.numerics import multiplier_and_shift
+from tosakit.numerics.rescale import required_limits
 
 _HALF = Fraction(1, 2)
 
@@ -104,9 +105,6 @@ def after_scaling(
     A*R, and rounding adds at most 1/2, or nothing where r is an integer. Values beyond the one that saturates are no
     further off than that one, since both sides only grow. Raises Unsupported where a value breaks a range requirement.
     """
-    first, last = required_range(
-        scaling.multiplier, scaling.shift, scale32=scaling.scale32, output_zp=scaling.output_zp
-    )
     bottom, top = INTEGER_RANGES[scaling.dtype]
     reach = max(abs(bottom - scaling.output_zp), abs(top - scaling.output_zp))
     results = []
@@ -114,9 +112,10 @@ def after_scaling(
         values, scale = held[channel % len(held)], scales[channel % len(scales)]
         pair = channel % len(scaling.shift)
         multiplier, shift = scaling.multiplier[pair], scaling.shift[pair]
-        if values.low < first[pair] or values.high > last[pair]:
+        first, last = required_limits(multiplier, shift, scale32=scaling.scale32, output_zp=scaling.output_zp)
+        if values.low < first or values.high > last:
             raise Unsupported(
-                f"values from {values.low} to {values.high} are outside [{first[pair]}, {last[pair]}], which RESCALE "
+                f"values from {values.low} to {values.high} are outside [{first}, {last}], which RESCALE "
                 f"({multiplier}, {shift}) takes"
             )
         saturating = min(values.magnitude, ceil(reach / scale))

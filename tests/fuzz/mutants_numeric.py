@@ -172,8 +172,8 @@ NUMERIC = (
         "insert_int16_rescale",
         "range that RESCALE takes not asked for",
         "rewrites/_int16/scaling.py",
-        "        if values.low < first[pair] or values.high > last[pair]:\n",
-        "        if values.low < first[pair]:\n",
+        "        if values.low < first or values.high > last:\n",
+        "        if values.low < first:\n",
         INT16_TESTS,
     ),
     Mutant(

@@ -323,3 +323,15 @@ def test_convolutions_of_any_geometry_fire_within_their_contract() -> None:
     check()
     assert seen["refused"] >= 3, seen
     assert all(seen[name] >= 2 for name in SUMS if SUMS[name].bias), seen
+
+
+def test_readers_behind_thousands_of_identities_are_found() -> None:
+    """No recursion: a chain may be as long as a file."""
+    built, row = int32_sum("CONV2D"), SUMS["CONV2D"]
+    net, x = built.net, built.z
+    for _ in range(3000):
+        x = net.op(ops.Identity(), (x,), row.out, None, I32)
+    net.outputs(net.rescale(x, I16, [23272], [30], False))
+    result = net.rewrite()
+    assert [event.contract for event in result.events] == [Exact()]
+    assert names(net) == ["CONV2D", "RESCALE"]
