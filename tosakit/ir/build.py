@@ -13,7 +13,11 @@ from tosakit.ir.graph import AnyOp, Op, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import encode
 
+LONGEST_LIST = 64
+"""Tensors that CONCAT takes at level 8K (MAX_TENSOR_LIST_SIZE)."""
+
 _CONST = ops.Const()
+_CONST_SHAPE = ops.ConstShape()
 
 
 @lru_cache(maxsize=1 << 12)
@@ -72,7 +76,7 @@ class Builder:
         """A CONST_SHAPE holding ``sizes``."""
         data = _encoded_sizes(tuple(sizes))
         result = Tensor(f"{self.hint}_{name}", DType.SHAPE, (len(sizes),), data, table="shapes")
-        self.ops.append(Op(ops.ConstShape(), (), (result,), location=self.location, origin=self.origin))
+        self.ops.append(Op(_CONST_SHAPE, (), (result,), location=self.location, origin=self.origin))
         return result
 
     def rescale(
@@ -138,7 +142,10 @@ class Builder:
         return self.op(ops.Slice(), operands, x.dtype, size, name)
 
     def concat(self, tensors: Sequence[Tensor], axis: int, name: str = "concat") -> Tensor:
-        """CONCAT of tensors of one dtype, alike in all axes but ``axis``."""
+        """CONCAT of tensors of one dtype, alike in all axes but ``axis``; of many, a CONCAT of CONCATs."""
+        while len(tensors) > LONGEST_LIST:
+            groups = [tensors[at : at + LONGEST_LIST] for at in range(0, len(tensors), LONGEST_LIST)]
+            tensors = [self.concat(group, axis, name) if len(group) > 1 else group[0] for group in groups]
         shape = list(tensors[0].shape)
         shape[axis] = sum(t.shape[axis] for t in tensors)
         return self.op(ops.Concat(axis=axis), tensors, tensors[0].dtype, shape, name)
