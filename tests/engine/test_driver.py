@@ -355,6 +355,35 @@ def test_a_rule_that_chases_itself_is_named() -> None:
         run_steps(chain("ABS"), [rule("again", ABS, to(ops.Abs(), ABS))])
 
 
+def hundred(match: Match, plan: Any) -> Replacement:
+    """A hundred ABS in a row, for one."""
+    builder = Builder("b")
+    old = match[CLZ].output
+    value = match.value(X)
+    for _ in range(100):
+        value = builder.op(ops.Abs(), [value], old.dtype, old.shape)
+    return Replacement(builder.ops, {old: value})
+
+
+def test_rewriting_all_that_a_rewrite_made_is_no_chase() -> None:
+    """One operator becomes a hundred, and another rule takes each of these."""
+    result = run_steps(chain("CLZ"), [rule("hundred", CLZ, hundred), rule("down", ABS, to(ops.Identity(), ABS))])
+    assert result.rules_fired == {"hundred": 1, "down": 100}
+
+
+def grows(match: Match, plan: Any) -> Replacement:
+    """Two for one."""
+    builder = Builder("b")
+    old = match[ABS].output
+    value = builder.op(ops.Abs(), [match.value(X)], old.dtype, old.shape)
+    return Replacement(builder.ops, {old: builder.op(ops.Abs(), [value], old.dtype, old.shape)})
+
+
+def test_a_rule_that_makes_more_of_its_own_kind_is_stopped() -> None:
+    with pytest.raises(RuleBug, match=r"without end; the last to fire: grows$"):
+        run_steps(chain("ABS"), [rule("grows", ABS, grows)])
+
+
 def wrong_dtype(match: Match, plan: Any) -> Replacement:
     builder = Builder("b")
     old = match[ABS].output

@@ -35,7 +35,10 @@ from tosakit.numerics.intervals import Interval, Intervals
 from tosakit.numerics.program_intervals import program_intervals
 
 REWRITES_PER_OPERATOR = 8
-"""Rewrites a rule set may make, per operator it starts with, before it is stopped as endless."""
+"""Rewrites a rule set may make, per operator it starts with or makes, before it is stopped as endless."""
+
+GENERATIONS = 2
+"""Operators made in the place of made ones count, for :data:`REWRITES_PER_OPERATOR`, up to this many times over."""
 
 
 @dataclass
@@ -210,6 +213,8 @@ class _RuleSetRun:
         self.refused: dict[tuple[str, AnyOp], Refused] = {}
         self.recent: deque[str] = deque(maxlen=8)
         self.budget = 0
+        self.generation: dict[AnyOp, int] = {}
+        """How many rewrites lie behind an operator that one made, or left in place."""
 
     def exhaust(self, left: int | None) -> int | None:
         """Rewrite until no rule fires or ``left`` rewrites are made; returns how many are left.
@@ -318,6 +323,10 @@ class _RuleSetRun:
         self.result.events.append(event)
         if self.trace is not None:
             self.trace(event)
+        generation = self.generation.get(root, 0) + 1
+        self.generation.update(dict.fromkeys((root, *replacement.ops), generation))
+        if generation <= GENERATIONS:
+            self.budget += REWRITES_PER_OPERATOR * len(replacement.ops)
         return self._touched(replacement)
 
     def _ranges(self, covers: tuple[AnyOp, ...]) -> dict[Tensor, Interval]:
