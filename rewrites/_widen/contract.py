@@ -279,7 +279,8 @@ def _exactness(op: AnyOp, smooth: bool) -> int:
 def _allowance(piece: Piece, scales: npt.NDArray[np.float64], meaning: Meaning) -> npt.NDArray[np.float64]:
     """How far both sides can be from what they mean in real arithmetic, at the end of the piece, by channel."""
     old_ranges = {t: INTEGER_RANGES[t.dtype] for t in piece.inputs if t.dtype in INTEGER_RANGES}
-    old = _distance(piece.old, piece.old_target, RealArithmetic(Intervals(old_ranges), Meaning()))
+    intervals = Intervals(old_ranges)
+    old = _distance(piece.old, piece.old_target, RealArithmetic(intervals, Meaning()))
     ranges = {}
     for native in piece.inputs.values():
         if native.zero_point is not None:
@@ -287,7 +288,20 @@ def _allowance(piece: Piece, scales: npt.NDArray[np.float64], meaning: Meaning) 
         elif native.tensor.dtype in INTEGER_RANGES:
             ranges[native.tensor] = INTEGER_RANGES[native.tensor.dtype]
     new = _distance(piece.new, piece.native.tensor, RealArithmetic(Intervals(ranges), meaning))
-    return np.asarray(scales * old + new, np.float64)
+    return np.where(_may_wrap(piece, intervals), np.inf, scales * old + new)
+
+
+def _may_wrap(piece: Piece, intervals: Intervals) -> npt.NDArray[np.bool_]:
+    """Where the int8 operators may leave INT32, by channel: nothing is promised there, and the reference model does not
+    tell an accumulator that wrapped around."""
+    low, high = INTEGER_RANGES[DType.INT32]
+    wraps = np.array(False)
+    for record in piece.old:
+        if record.inputs and record.outputs[0].dtype == DType.INT32:
+            exact = intervals.unclipped(detached(record.attrs, record.inputs, record.outputs))
+            outside = np.logical_or(exact.low < low, exact.high > high)
+            wraps = wraps | (outside if record.outputs[0] is piece.old_target else outside.any())
+    return wraps
 
 
 def _wrong_scale(piece: Piece, meaning: Meaning) -> str | None:

@@ -97,6 +97,20 @@ def test_a_lost_saturation_is_a_breach() -> None:
 
 
 @pytest.mark.refmodel
+@pytest.mark.parametrize(("bias", "breaches"), [(-(1 << 31), 0), (-(1 << 31) + (1 << 13), 1)])
+def test_nothing_is_promised_where_an_accumulator_may_wrap_around(bias: int, breaches: int) -> None:
+    """The reference model does not tell it, and goes on with the wrong sign; a channel that cannot is held to it."""
+    net = Int8Net()
+    acc = net.conv2d_int8(net.int8(), [[[[2, 30]]]], [bias], zero_point=8)
+    program = net.outputs(net.narrowing(acc, 4, "y", (1518500250, 62)))
+    writer = _written(program)
+    assert _breaches(writer, program) == []
+    bias_made = next(op for op in writer.graph.ops if op.name == "CONV2D").inputs[2]
+    _replace_constant(writer, bias_made, 1 << 40)
+    assert len(_breaches(writer, program)) == breaches
+
+
+@pytest.mark.refmodel
 def test_rounding_inside_a_piece_is_allowed_for_and_no_more() -> None:
     """Scale 1/3 rounds each operand: in the old graph by half an old unit, far more than one int16 LSB."""
     program = _sum((1431655765, 32))
