@@ -7,8 +7,22 @@ shift, and ``R`` is its rounding, ``R(x) = floor(x + 1/2)``.
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from rewrites._channels import Numbers, clipped, columns, constant, extent, is_one, joined, least, most, numbers
+from rewrites._channels import (
+    Numbers,
+    clipped,
+    columns,
+    constant,
+    extent,
+    farthest,
+    is_one,
+    joined,
+    least,
+    most,
+    numbers,
+    rounded,
+)
 from tosakit.backend.targets import BIAS_BITS, SMALL, U85, family
 from tosakit.engine.rule import Refusal, describe
 from tosakit.ir import ops
@@ -184,20 +198,18 @@ def pre_shifts(low: Numbers, high: Numbers, addend: Numbers) -> Numbers:
     """
     if all(_sums_fit_int32(least(low), most(high), extreme, 0) for extreme in (least(addend), most(addend))):
         return 0
-    return joined(np.array([_pre_shift(*channel) for channel in columns(low, high, addend)]))
+    bits = np.frexp(np.atleast_1d(np.maximum(farthest(low, high), np.abs(addend))))[1]
+    j = np.maximum(bits.astype(np.int64) - 32, 0)  # with less, 33 bits are left
+    while not (fits := _sums_fit_int32(low, high, addend, j)).all():
+        j = j + ~fits
+    return joined(j)
 
 
-def _pre_shift(low: int, high: int, addend: int) -> int:
-    j = max(max(abs(low), abs(high), abs(addend)).bit_length() - 32, 0)  # with less, 33 bits are left
-    while not _sums_fit_int32(low, high, addend, j):
-        j += 1
-    return j
-
-
-def _sums_fit_int32(low: int, high: int, addend: int, j: int) -> bool:
-    a, b, c = ((value + (1 << j >> 1)) >> j for value in (low, high, addend))
+def _sums_fit_int32(low: Numbers, high: Numbers, addend: Numbers, j: Numbers) -> npt.NDArray[np.bool_]:
+    a, b, c = (rounded(values, j) for values in (low, high, addend))
     first, last = INTEGER_RANGES[DType.INT32]
-    return first <= min(a, c, a + c) and max(b, c, b + c) <= last
+    smallest, largest = np.minimum(np.minimum(a, c), a + c), np.maximum(np.maximum(b, c), b + c)
+    return np.asarray((first <= smallest) & (largest <= last))
 
 
 def within_int48(low: int, high: int) -> bool:

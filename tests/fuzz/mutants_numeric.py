@@ -45,8 +45,8 @@ NUMERIC = (
         "split_int48_bias",
         "sum not proved to fit",
         "rewrites/_accumulator.py",
-        "min(a, c, a + c) and max(b, c, b + c)",
-        "min(a, c) and max(b, c)",
+        "np.minimum(np.minimum(a, c), a + c), np.maximum(np.maximum(b, c), b + c)",
+        "np.minimum(a, c), np.maximum(b, c)",
     ),
     Mutant(
         "split_int48_bias",
