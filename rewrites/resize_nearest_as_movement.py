@@ -102,8 +102,6 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     y = resize.inputs[0]
     for position, axis in enumerate(plan.axes, start=1):
         y = _take(builder, y, position, axis)
-    if y is resize.inputs[0]:
-        y = builder.identity(y)
     return Replacement(builder.ops, {resize.output: y})
 
 

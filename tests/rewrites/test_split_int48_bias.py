@@ -131,6 +131,14 @@ class TestPreShifted:
         assert "-4261412864" in reason
         assert "multiplier 16384 and shift 13" in reason
 
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_the_end_that_the_bias_moves_out_of_range_counts(self, sign: int) -> None:
+        """In units of 4 the last RESCALE takes 1073774591 at most, and the sum without bias reaches 16384."""
+        largest = 4 * (1073774591 - 16384)
+        assert apply(RULE, _small([sign * largest], 32767, 16, weight=1), when="all").events
+        reason = refusal(apply(RULE, _small([sign * (largest + 40)], 32767, 16, weight=1), when="all"))
+        assert "multiplier 32767 and shift 14" in reason
+
     def test_a_sum_beyond_int32_is_never_added(self) -> None:
         result = kept(apply(RULE, _small([(1 << 31) - 1], 1 << 14, 20, weight=1), when="all"))
         assert bound(result) == 1
@@ -217,6 +225,12 @@ class TestTarget:
     @pytest.mark.parametrize("target", ["", "ethos-u85-256"])
     def test_targets_that_hold_48_bits_need_no_split(self, target: str) -> None:
         assert not apply(RULE, _small([(1 << 46) + 5], 16384, 60), target=target).events
+
+    @pytest.mark.parametrize("bias", [[0, 5], [-5, 0]])
+    def test_one_channel_with_a_bias_is_enough(self, bias: list[int]) -> None:
+        net = Net()
+        acc = net.conv2d(net.input("x", DType.INT16, (1, 2, 2, 2)), [[3, 3], [1, 2]], bias)
+        assert apply(RULE, net.program(net.rescale(acc, DType.INT16, 1 << 14, 20)), when="all").events
 
     def test_a_zero_bias_is_left_alone(self) -> None:
         result = apply(RULE, _small([0], 16384, 20), when="all")

@@ -25,6 +25,13 @@ def _net(multiplier: int = WIDE, first: tuple[int, int] = (1 << 14, 14), channel
     return net.program(net.rescale(one, DType.INT16, multiplier, 38, "y", scale32=True))
 
 
+def _between(first: DType, second: DType) -> Program:
+    """A pair that starts from one type and has another in between."""
+    net = Net()
+    one = net.rescale(net.input("x", first, (6,)), second, 1 << 14, 14, "one")
+    return net.program(net.rescale(one, DType.INT16, WIDE, 38, "y", scale32=True))
+
+
 def test_golden(golden: Callable[..., None]) -> None:
     golden(RULE, options={RULE.name: RULE.options("all")})
 
@@ -70,8 +77,10 @@ def test_one_reader_that_loses_bits_is_enough() -> None:
         (_net(), ""),
         (_net(first=(1 << 13, 13)), U85),
         (_net(multiplier=(1 << 15) - 1), U85),
+        (_between(DType.INT32, DType.INT32), U85),
+        (_between(DType.INT48, DType.INT16), U85),
     ],
-    ids=["U55", "no target", "another shift", "no bit lost"],
+    ids=["U55", "no target", "another shift", "no bit lost", "INT32 before", "INT16 between"],
 )
 def test_it_acts_only_where_bits_are_lost(program: Program, target: str) -> None:
     result = apply(RULE, program, target=target)
