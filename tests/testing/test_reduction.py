@@ -50,6 +50,14 @@ def test_one_operator_of_many_is_left_alone_with_its_constants(seed: int) -> Non
     assert dumps(reduce_program(drawn, holds(kind)).program) == dumps(found.program)
 
 
+def test_what_comes_behind_goes_too() -> None:
+    """The results of the net stay what they are until the program ends earlier."""
+    net = tosakit.load(Path(__file__).parents[1] / "corpus" / "dscnn_kws_a16w8.tosa")
+    found = reduce_program(net, holds(ops.Table))
+    assert kinds_of(found.program) == [ops.Table]
+    assert found.tried < 20
+
+
 def test_two_operators_that_need_each_other_stay() -> None:
     def fails(candidate: Program) -> bool:
         return any(

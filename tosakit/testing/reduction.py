@@ -40,9 +40,9 @@ def reduce_program(
 ) -> Reduction:
     """The smallest program found that still ``fails`` and has no verifier error that ``program`` has not.
 
-    In turn: drop dead code, leave outputs out, cut operators out (their results become inputs), let readers take an
-    operand instead of a result of its type, make constants uniform; until nothing more goes, or ``attempts`` candidates
-    were tried.
+    In turn: drop dead code, leave outputs out, end at an inner result, cut operators out (their results become inputs),
+    let readers take an operand instead of a result of its type, make constants uniform; until nothing more goes, or
+    ``attempts`` candidates were tried.
     Deterministic where ``fails`` is. ``progress`` is told the candidates tried and the operators left.
     """
     search = _Search(program, fails, attempts, progress)
@@ -69,7 +69,7 @@ class _Search:
     def run(self) -> bool:
         """Reduce until a whole round finds nothing, or there are no attempts left."""
         while self.tried < self.attempts:
-            passes = (self.dead_code, self.outputs, self.operators, self.bypasses, self.constants)
+            passes = (self.dead_code, self.outputs, self.inner_results, self.operators, self.bypasses, self.constants)
             if not any([run() for run in passes]):
                 return self.tried < self.attempts
         return False
@@ -114,6 +114,17 @@ class _Search:
         for index in reversed(range(count)):
             kept = [other for other in range(len(self.best.main.outputs)) if other != index]
             found |= bool(kept) and self.attempt(_keep_outputs(kept))
+        return found
+
+    def inner_results(self) -> bool:
+        """Let the program end at what an operator inside gives, the first that will do, as by bisection."""
+        found, first = False, 0
+        while first < len(_computed(self.best.main)) - 1:
+            middle = (first + len(_computed(self.best.main)) - 1) // 2
+            if self.attempt(_end_at(middle)):
+                found = True
+            else:
+                first = middle + 1
         return found
 
     def operators(self) -> bool:
@@ -165,6 +176,20 @@ def _keep_outputs(kept: list[int]) -> Edit:
         outputs = program.main.outputs
         program.main.set_outputs([outputs[index] for index in kept if index < len(outputs)])
         return len(kept) < len(outputs)
+
+    return edit
+
+
+def _end_at(index: int) -> Edit:
+    """Make the results of an operator the only outputs."""
+
+    def edit(program: Program) -> bool:
+        graph = program.main
+        results = [t for t in _computed(graph)[index].outputs if t.dtype != DType.SHAPE and not t.extras.variable]
+        if not results or list(graph.outputs) == results:
+            return False
+        graph.set_outputs(results)
+        return _prune(program)
 
     return edit
 
