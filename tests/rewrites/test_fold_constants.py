@@ -114,6 +114,30 @@ def test_a_cast_keeps_the_low_bits() -> None:
     assert folded(result.program) == [127, -128, 127, 0]
 
 
+@pytest.mark.parametrize(
+    ("source", "values", "target", "wanted"),
+    [
+        (DType.INT8, [0, 1, -1, 5], DType.BOOL, [False, True, True, True]),
+        (DType.BOOL, [True, False], DType.INT8, [1, 0]),
+        (DType.BOOL, [True, False], DType.BOOL, [True, False]),
+        (DType.FP16, [0.5, -3.0], DType.FP32, [0.5, -3.0]),
+        (DType.BF16, [0.5, -3.0], DType.FP32, [0.5, -3.0]),
+        (DType.FP32, [0.5, -3.0], DType.INT8, None),
+        (DType.FP32, [0.5, -3.0], DType.FP16, None),
+        (DType.INT8, [0, 5], DType.FP32, None),
+    ],
+)
+def test_a_cast_is_folded_where_nothing_is_rounded(
+    source: DType, values: list[float], target: DType, wanted: list[float] | None
+) -> None:
+    def build(builder: Builder, x: Tensor) -> Tensor:
+        return builder.op(ops.Cast(), (x,), target, x.shape)
+
+    program = made(build, np.array(values), source)
+    result = apply(RULE, program)
+    assert (folded(result.program) if result.events else None) == wanted
+
+
 def test_a_cast_to_64_bits_keeps_the_value() -> None:
     def build(builder: Builder, x: Tensor) -> Tensor:
         return builder.op(ops.Cast(), (x,), DType.INT64, x.shape)
