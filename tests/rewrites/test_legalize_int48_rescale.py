@@ -111,6 +111,7 @@ class TestOneStep:
             (20000, 65, (2500, 62)),
             (16, 66, (1, 62)),
             (8191, 1, (32764, 3)),
+            (1000, -2, (32000, 3)),
         ],
     )
     def test_numbers_out_of_range_become_the_same_scale(
