@@ -82,7 +82,7 @@ def make_plan(program: Program, *, keeps_interface: bool) -> Plan:
     involved: dict[Graph, list[AnyOp]] = {}
     links: list[Link] = []
     for block in blocks:  # grows while it is read
-        involved[block] = [op for op in block.ops if isinstance(op.attrs, REGION_OPS) or involves_int8(op)]
+        involved[block] = [op for op in block.ops if is_involved(op)]
         for op in involved[block]:
             if isinstance(op.attrs, REGION_OPS):
                 _enter(program, op, blocks, regions, links, islands)
@@ -104,11 +104,14 @@ def make_plan(program: Program, *, keeps_interface: bool) -> Plan:
     return plan
 
 
-def involves_int8(op: AnyOp) -> bool:
-    """True where an operator reads or makes int8 values, other than constants that are its parameters."""
-    if isinstance(op.attrs, ops.Const):
+def is_involved(op: AnyOp) -> bool:
+    """True for control flow, and for what reads or makes int8 values other than constants that are its parameters."""
+    attrs = op.attrs
+    if isinstance(attrs, ops.Const):
         return False
-    return touches_int8(op) or any([t.dtype == DType.INT8 and not t.is_constant for t in op.inputs])
+    if isinstance(attrs, REGION_OPS) or touches_int8(op):
+        return True
+    return any([t.dtype == DType.INT8 and not t.is_constant for t in op.inputs])
 
 
 def touches_int8(op: AnyOp) -> bool:

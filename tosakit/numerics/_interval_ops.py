@@ -211,9 +211,11 @@ def rescale(op: AnyOp, of: Lookup) -> Interval | None:
     if not isinstance(attrs, ops.Rescale) or bits is None:
         return None
     v, pair = _rescale_operand(op, attrs, of), _rescale_pair(op, attrs)
-    if v is None or pair is None or (not attrs.scale32 and np.max(pair[0]) >= 1 << 15):
+    if v is None or pair is None:
         return None
     m, s = pair
+    if not attrs.scale32 and not Interval(m, m).within(0, (1 << 15) - 1):
+        return None
     half = 1 << (lesser(s, 32) - 1 if attrs.scale32 else 47)  # REQUIREd of the value
     low, high = (
         _scaled(lesser(greater(bound, -half), half - 1), m, s, double_round=_rounds_twice(attrs))
