@@ -173,8 +173,9 @@ class TestRefuses:
         assert "ethos-u55-128 keeps 40 bits" in refusal(apply(RULE, program, target="ethos-u55-128"))
         kept(apply(RULE, program))
 
-    def test_an_accumulator_that_could_leave_int48_with_the_bias(self) -> None:
-        chain = _Chain([[[[0, (1 << 30) - 1]]]], pair=(1 << 14, 14 + 17), weight=127)
+    @pytest.mark.parametrize("constant", [(1 << 30) - 1, -(1 << 30)])
+    def test_an_accumulator_that_could_leave_int48_with_the_bias(self, constant: int) -> None:
+        chain = _Chain([[[[0, constant]]]], pair=(1 << 14, 14 + 17), weight=127)
         assert "outside INT48" in refusal(apply(RULE, chain.net.program(chain.rescaled())))
 
     def test_what_ethos_u85_would_miscompile(self) -> None:
