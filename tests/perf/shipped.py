@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 import rewrites
 from tests.perf.benchmarks import cpu, line
 from tosakit.engine.driver import run_steps
-from tosakit.engine.rule import Step
+from tosakit.engine.rule import Rule, Step
 from tosakit.io.reader import load
 from tosakit.ir.graph import Graph, Op, Tensor
 from tosakit.ir.program import Program, Region
@@ -34,20 +34,20 @@ TARGETS = {"ethos-u": "ethos-u55-128", "split_int48_bias": "ethos-u55-128", "fus
 """Steps that act only for an accelerator; the rules for Ethos-U55 and U65 are tried with one of them too."""
 
 
-def tiled(blocks: Sequence[Graph], operators: int = OPERATORS) -> Program:
-    """A program of so many operators: copies of the blocks, some side by side in each of its own."""
+def tiled(blocks: Sequence[Graph], block_size: int = BLOCK) -> Program:
+    """A program of copies of the blocks, some side by side in each of its own."""
     graphs: list[Graph] = []
-    while sum(len(graph._ops) for graph in graphs) < operators:
-        graphs.append(_side_by_side(blocks, f"block_{len(graphs)}" if graphs else "main"))
+    while sum(len(graph._ops) for graph in graphs) < OPERATORS:
+        graphs.append(_side_by_side(blocks, f"block_{len(graphs)}" if graphs else "main", block_size))
     return Program([Region("main", graphs)])
 
 
-def _side_by_side(blocks: Sequence[Graph], name: str) -> Graph:
+def _side_by_side(blocks: Sequence[Graph], name: str, size: int) -> Graph:
     graph = Graph(name)
     inputs: list[Tensor] = []
     outputs: list[Tensor] = []
     copy = 0
-    while len(graph._ops) < BLOCK:
+    while len(graph._ops) < size:
         for block in blocks:
             copy += 1
             twins = {
@@ -86,7 +86,8 @@ def measure(name: str, steps: Sequence[Step], blocks: Sequence[Graph]) -> None:
     if not blocks:
         line(name, "not measured", "all its golden cases have several blocks")
         return
-    program = tiled(blocks)
+    # transforms change the first block, which is the one that runs
+    program = tiled(blocks, BLOCK if all(isinstance(step, Rule) for step in steps) else OPERATORS)
     found = []
     for target in dict.fromkeys((TARGETS.get(name, ""), "ethos-u55-128", "ethos-u85-256")):
         runs = [cpu(lambda p=program.clone(), t=target: run_steps(p, steps, target=t)) for _ in range(3)]

@@ -11,19 +11,13 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType, NanPropagationMode, RoundingMode
 from tosakit.ir.graph import AnyOp, Op, Tensor
 from tosakit.ir.operator import Attributes
-from tosakit.ir.types import encode
+from tosakit.ir.types import encode, encode_number
 
 LONGEST_LIST = 64
 """Tensors that CONCAT takes at level 8K (MAX_TENSOR_LIST_SIZE)."""
 
 _CONST = ops.Const()
 _CONST_SHAPE = ops.ConstShape()
-
-
-@lru_cache(maxsize=1 << 12)
-def _encoded(value: int, dtype: DType) -> bytes:
-    """One value, such as a zero point: few differ."""
-    return encode(np.array([value]), dtype)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -65,7 +59,7 @@ class Builder:
 
     def number(self, value: int, dtype: DType, rank: int = 1, name: str = "const") -> Tensor:
         """A CONST of one element and ``rank`` axes. Raises InvalidArgument for a value outside the dtype."""
-        return self._constant(_encoded(value, dtype), dtype, (1,) * rank, name)
+        return self._constant(encode_number(value, dtype), dtype, (1,) * rank, name)
 
     def _constant(self, data: bytes, dtype: DType, shape: tuple[int, ...], name: str) -> Tensor:
         result = Tensor(f"{self.hint}_{name}", dtype, shape, data)
@@ -122,8 +116,8 @@ class Builder:
     def clamp(self, x: Tensor, low: int, high: int, name: str = "clamp") -> Tensor:
         """CLAMP of an integer tensor to [low, high]."""
         attrs = ops.Clamp(
-            min_val=_encoded(low, x.dtype),
-            max_val=_encoded(high, x.dtype),
+            min_val=encode_number(low, x.dtype),
+            max_val=encode_number(high, x.dtype),
             nan_mode=NanPropagationMode.PROPAGATE,
         )
         return self.op(attrs, (x,), x.dtype, x.shape, name)
