@@ -16,6 +16,7 @@ from tosakit.testing.sketch import Sketch, Unfit
 Draw = Callable[[Sketch], tuple[Tensor, ...]]
 
 ARITHMETIC = (ops.Add, ops.Sub, ops.Mul, ops.Maximum, ops.Minimum)
+WINDOWS = (ops.Conv2d, ops.DepthwiseConv2d, ops.AvgPool2d, ops.MaxPool2d)
 CONVOLUTIONS = (ops.Conv2d, ops.DepthwiseConv2d, ops.TransposeConv2d)
 
 
@@ -91,6 +92,19 @@ def wide_accumulation(sketch: Sketch) -> tuple[Tensor, ...]:
     return results
 
 
+def windows(sketch: Sketch) -> tuple[Tensor, ...]:
+    """A window that moves over an image larger than others, where long strides have several results."""
+    c = sketch.choices
+    dtype = c.pick([DType.INT8, DType.INT16])
+    if dtype not in sketch.space.dtypes:
+        raise Unfit(f"no {dtype.name} may be drawn")
+    x = sketch.input(dtype, (1, c.integer(5, 12), c.integer(5, 12), c.integer(1, 3)))
+    results = make(sketch, c.pick(WINDOWS), {0: x})
+    if results[0].dtype not in (DType.INT32, DType.INT48):
+        return results
+    return results + make(sketch, ops.Rescale, {0: results[0]})
+
+
 def reduction(sketch: Sketch) -> tuple[Tensor, ...]:
     """INT8 or INT16 widened by RESCALE, summed along an axis, and narrowed."""
     c = sketch.choices
@@ -112,6 +126,7 @@ IDIOMS = (
     Idiom(arithmetic, (ops.Rescale, *ARITHMETIC)),
     Idiom(reduction, (ops.Rescale, ops.ReduceSum)),
     Idiom(accumulation, (ops.Rescale, ops.Add, *CONVOLUTIONS)),
+    Idiom(windows, (ops.Rescale, *WINDOWS)),
     Idiom(wide_accumulation, (ops.Rescale, ops.Conv2d, ops.TransposeConv2d)),
 )
 

@@ -27,7 +27,12 @@ def _axis(m: Making, size: int, kernel: int | None) -> Axis:
         dilation = 1
         after += max(kernel - size - before - after, 0)
     span = size + before + after - ((kernel - 1) * dilation + 1)
-    return Axis(kernel, dilation, (before, after), c.pick([stride for stride in (1, 2, 5) if span % stride == 0]))
+    return Axis(kernel, dilation, (before, after), _stride(m, span))
+
+
+def _stride(m: Making, span: int) -> int:
+    """A stride that comes out even; where the window does not move, any will do, and some are tried."""
+    return m.choices.pick([1, *(stride for stride in range(2, 8) if span % stride == 0 and (span or stride in (2, 5)))])
 
 
 def _axes(m: Making, names: str) -> list[Axis]:
@@ -103,7 +108,7 @@ def _pool_axes(m: Making) -> list[Axis]:
         if size + sum(pad) < kernel:
             kernel, pad = 1, (0, 0)
         span = size + sum(pad) - kernel
-        axes.append(Axis(kernel, 1, pad, m.choices.pick([stride for stride in (1, 2, 5) if span % stride == 0])))
+        axes.append(Axis(kernel, 1, pad, _stride(m, span)))
     return axes
 
 
