@@ -72,7 +72,8 @@ class Meaning:
         multiplier, shift = (np.array(numbers, np.object_, ndmin=1) for numbers in (self.multiplier, self.shift))
         factor = multiplier * 2 ** np.maximum(-shift, 0)
         divisor = 2 ** np.maximum(shift, 0)
-        return np.asarray((accumulator.astype(object) * factor + self.output_zp * divisor) / divisor, np.float64)
+        values = np.asarray((accumulator.astype(object) * factor + self.output_zp * divisor) / divisor, np.float64)
+        return values.reshape(accumulator.shape)  # of a scalar too
 
 
 @dataclass(frozen=True, eq=False)

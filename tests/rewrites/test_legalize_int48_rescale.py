@@ -140,6 +140,12 @@ class TestOneStep:
         result = kept(apply(RULE, net.program(net.rescale(acc, DType.INT16, 0x4ABCDEF1, shift, scale32=True))))
         assert bound(result) < 1.5
 
+    def test_a_scalar_stays_one(self) -> None:
+        net = Net()
+        scalar = net.const(np.asarray(1 << 40), DType.INT48, "c")
+        result = kept(apply(RULE, net.program(net.rescale(scalar, DType.INT32, 0x4ABCDEF1, 45, scale32=True))))
+        assert result.program.main.outputs[0].shape == ()
+
 
 class TestTwoSteps:
     def test_a_provable_accumulator_is_copied(self) -> None:
