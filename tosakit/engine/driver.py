@@ -190,6 +190,29 @@ def _cut(records: Sequence[OpRecord]) -> dict[Tensor, None]:
     return dict.fromkeys(t for record in records for t in record.inputs if t not in made and t.data is None)
 
 
+def _open_shape(matched: Sequence[AnyOp]) -> str | None:
+    """What to refuse where a rule failed on shapes that are known at run time only, next to what it matched."""
+    readers = dict.fromkeys(user for op in matched for t in op.outputs for user in t.users)
+    for op in (*matched, *readers):
+        for tensor in (*op.inputs, *op.outputs):
+            if min(tensor.shape, default=1) < 1:
+                return _is_not_static(tensor)
+    return None
+
+
+def _worked_out_in_part(replacement: Replacement) -> str | None:
+    """What to refuse where a file says of one value that its shape is open, and of another that it is not."""
+    for old, new in replacement.values.items():
+        for tensor in (old, new):
+            if old.shape != new.shape and min(tensor.shape, default=1) < 1:
+                return _is_not_static(tensor)
+    return None
+
+
+def _is_not_static(tensor: Tensor) -> str:
+    return f'"{tensor.name}" has the shape {list(tensor.shape)}, which is not static'
+
+
 class _RuleSetRun:
     """One rule set on one block: a worklist fed by what each rewrite touched."""
 
@@ -280,17 +303,26 @@ class _RuleSetRun:
                 if plan is None:
                     continue
                 if isinstance(plan, Refusal):
-                    refused = Refused(rule.name, self.graph.name, describe(op), plan.reason)
-                    self.refused[rule.name, op] = refused
+                    self._refuse(rule, op, plan.reason)
                     continue
                 replacement = rule.replacement(match, plan)
             except TosakitError:
                 raise
             except Exception as error:
-                raise RuleBug(f"rule {rule.name} failed at {describe(op)}: {type(error).__name__}: {error}") from error
+                if (reason := _open_shape(match.ops)) is None:
+                    problem = f"{type(error).__name__}: {error}"
+                    raise RuleBug(f"rule {rule.name} failed at {describe(op)}: {problem}") from error
+                self._refuse(rule, op, reason)
+                continue
+            if isinstance(replacement, Replacement) and (reason := _worked_out_in_part(replacement)) is not None:
+                self._refuse(rule, op, reason)
+                continue
             self.recent.append(rule.name)
             return self._apply(rule, op, match.ops, replacement)
         return None
+
+    def _refuse(self, rule: Rule[Any], op: AnyOp, reason: str) -> None:
+        self.refused[rule.name, op] = Refused(rule.name, self.graph.name, describe(op), reason)
 
     def _apply(self, rule: Rule[Any], root: AnyOp, matched: tuple[AnyOp, ...], replacement: Replacement) -> list[AnyOp]:
         if not isinstance(replacement, Replacement) or not replacement.values:
