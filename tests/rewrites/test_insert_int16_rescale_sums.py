@@ -1,6 +1,5 @@
 """insert_int16_rescale on convolutions, MATMUL and RESIZE, against naive loops in exact arithmetic."""
 
-from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -30,7 +29,6 @@ from tests.support.int16 import (
     weights,
 )
 from tosakit.engine.contract import Exact
-from tosakit.io.writer import dumps
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import Op, Tensor
@@ -265,9 +263,8 @@ def axes(draw: st.DrawFn) -> Axis:
 
 
 @st.composite
-def convolutions(draw: st.DrawFn) -> Net:
+def convolutions(draw: st.DrawFn, kind: type[Attributes]) -> Net:
     """A convolution on int16 of any geometry, to INT16 by its scales or to an INT32 that a RESCALE reads."""
-    kind = draw(st.sampled_from([ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d]))
     space = [draw(axes()) for _ in range(3 if kind is ops.Conv3d else 2)]
     n, ic, oc = (draw(st.integers(1, 3)) for _ in range(3))
     kernel, size = tuple(a.kernel for a in space), tuple(a.size for a in space)
@@ -289,7 +286,7 @@ def convolutions(draw: st.DrawFn) -> Net:
     axis = 2 if grouped else 0
     direct, rng = draw(st.booleans()), np.random.default_rng(draw(st.integers(0, 1 << 20)))
     along_axis = [0.01 + 0.001 * i for i in range(shape[axis])]
-    scale_w: Scale = draw(st.sampled_from([0.01, along_axis, None])) if direct else None
+    scale_w: Scale = draw(st.sampled_from([0.01, along_axis])) if direct else None
     zp, net = draw(st.sampled_from([0, -7])), Net()
     operands = (
         net.input("x", (n, *size, ic), 0.02),
@@ -303,26 +300,18 @@ def convolutions(draw: st.DrawFn) -> Net:
 
 
 @pytest.mark.refmodel
-def test_convolutions_of_any_geometry_fire_within_their_contract() -> None:
-    seen: Counter[str] = Counter()
-
-    @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-    @given(convolutions())
+@pytest.mark.parametrize("kind", [ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d])
+def test_convolutions_of_any_geometry_fire_within_their_contract(kind: type[Attributes]) -> None:
+    @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(convolutions(kind))
     def check(net: Net) -> None:
-        before = dumps(net.program)
-        kind = next(name for name in names(net) if name in SUMS)
         result = net.rewrite()
-        if result.refusals:
-            seen["refused"] += 1
-            assert dumps(net.program) == before
-            return
-        seen[kind] += 1
+        assert result.events
+        assert not result.refusals
         require_contracts(result, vectors=3)
         assert not net.rewrite().events
 
     check()
-    assert seen["refused"] >= 3, seen
-    assert all(seen[name] >= 2 for name in SUMS if SUMS[name].bias), seen
 
 
 def test_readers_behind_thousands_of_identities_are_found() -> None:
