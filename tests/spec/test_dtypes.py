@@ -1,6 +1,6 @@
 """Element types: which one is blamed, and what the message offers instead."""
 
-from tests.spec.cases import BOOL, F32, I8, I16, I32, I48, Block, Net, binary, conv, rescale, unary
+from tests.spec.nets import BOOL, F32, I8, I16, I32, I48, Block, Net, binary, conv, rescale, unary
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.spec.diagnostics import Diagnostic

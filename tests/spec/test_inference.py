@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.spec.cases import F32, I8, I16, I32, I48, Block
+from tests.spec.nets import F32, I8, I16, I32, I48, Block
 from tosakit.errors import InvalidArgument
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, NanPropagationMode

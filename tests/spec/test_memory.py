@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.spec.cases import I8, I16, I32, Block, Net
+from tests.spec.nets import I8, I16, I32, Block, Net
 from tosakit.ir import ops
 from tosakit.ir.enums import RoundingMode
 from tosakit.ir.program import Program

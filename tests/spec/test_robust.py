@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.spec.cases import CASES, Block, Case, Net
+from tests.spec.cases import CASES, Case
+from tests.spec.nets import Block, Net
 from tosakit.errors import TosakitError
 from tosakit.io.writer import dumps
 from tosakit.ir import ops

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.spec.cases import I8, I32, SHAPE, Block, Net
+from tests.spec.nets import I8, I32, SHAPE, Block, Net
 from tosakit.ir import ops
 from tosakit.ir.operator import Attributes
 from tosakit.spec.verify import verify
