@@ -78,7 +78,7 @@ def open_parameter(op: AnyOp) -> str | None:
 def _rescale(op: AnyOp) -> str | None:
     """A RESCALE whose scale leaves no room for seven more bits in the constants of another."""
     multipliers, shifts = (t.values().reshape(-1).tolist() for t in op.inputs[1:3])
-    unit = max(*shifts, 0)
+    unit = max([*shifts, 0])
     scales = [m << (unit - s) for m, s in zip(multipliers, shifts, strict=True) if m > 0 and s >= 0]  # in 2^-unit
     least, most = min(scales, default=0), max(scales, default=0)
     if most > _LARGEST_SCALE << unit and op.output.dtype != DType.INT32:

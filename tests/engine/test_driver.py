@@ -384,6 +384,34 @@ def test_a_rule_that_makes_more_of_its_own_kind_is_stopped() -> None:
         run_steps(chain("ABS"), [rule("grows", ABS, grows)])
 
 
+def divides(match: Match, plan: Any) -> Replacement:
+    raise ZeroDivisionError("division by zero")
+
+
+def test_a_rule_that_fails_beside_an_open_shape_refuses_with_what_went_wrong() -> None:
+    program = parse_program("block (%x: INT32[-1]) -> (%y) { %y: INT32[2] = ABS(%x) }")
+    [refused] = run_steps(program, [rule("divides", ABS, divides)]).refusals
+    assert '"x" has the shape [-1], which is not static' in refused.reason
+    assert "ZeroDivisionError: division by zero" in refused.reason
+
+
+def test_a_rule_that_fails_on_static_shapes_is_at_fault() -> None:
+    with pytest.raises(RuleBug, match=r"rule divides failed at ABS .*: ZeroDivisionError: division by zero"):
+        run_steps(chain("ABS"), [rule("divides", ABS, divides)])
+
+
+def test_a_value_whose_shape_is_open_on_one_side_only_is_not_replaced() -> None:
+    program = parse_program("block (%x: INT32[2]) -> (%y) { %y: INT32[-1] = ABS(%x) }")
+
+    def resolved(match: Match, plan: Any) -> Replacement:
+        builder = Builder("b")
+        return Replacement(builder.ops, {match[ABS].output: builder.identity(match.value(X))})
+
+    result = run_steps(program, [rule("resolved", ABS, resolved)])
+    assert not result.events
+    assert [refused.reason for refused in result.refusals] == ['"y" has the shape [-1], which is not static']
+
+
 def wrong_dtype(match: Match, plan: Any) -> Replacement:
     builder = Builder("b")
     old = match[ABS].output

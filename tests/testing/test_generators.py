@@ -150,7 +150,7 @@ def test_idioms_are_legal_and_hold_the_operators_they_say(idiom: Idiom) -> None:
         assert errors(drawn) == []
         seen.update({type(op.attrs) for op in drawn.main.ops if op.inputs})
     assert set(seen) == set(idiom.kinds)
-    assert seen[ops.Rescale] >= 15
+    assert seen[ops.Rescale] >= 30
 
 
 @settings(max_examples=60)

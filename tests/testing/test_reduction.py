@@ -16,6 +16,7 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.operator import Attributes
 from tosakit.ir.program import Program
+from tosakit.ir.text import parse_program
 from tosakit.testing import Seeded, reduce_program
 from tosakit.testing.command import TIMED_OUT, FailingCommand
 from tosakit.testing.programs import program
@@ -86,6 +87,18 @@ def test_regions_that_nothing_runs_go_and_bodies_shrink() -> None:
     other = next(kind for kind in kinds_of(drawn) if kind not in (ops.CondIf, ops.WhileLoop))
     alone = reduce_program(drawn, lambda candidate: other in kinds_of(candidate))
     assert len(alone.program.regions) == 1
+
+
+def test_what_is_in_a_region_comes_out_of_it() -> None:
+    nested = parse_program("""
+        region "main" { block "main" (%c: BOOL[1], %x: INT8[4]) -> (%y) {
+          %y: INT8[4] = COND_IF(%c, %x) {then_graph="then", else_graph="else"} } }
+        region "then" { block "then" (%a: INT8[4]) -> (%b) { %n: INT8[4] = BITWISE_NOT(%a)
+          %b: INT8[4] = ABS(%n) } }
+        region "else" { block "else" (%d: INT8[4]) -> (%e) { %e: INT8[4] = IDENTITY(%d) } }""")
+    found = reduce_program(nested, holds(ops.BitwiseNot))
+    assert [(region.name, region.blocks[0].name) for region in found.program.regions] == [("main", "main")]
+    assert kinds_of(found.program) == [ops.BitwiseNot]
 
 
 def test_attempts_are_a_bound_and_progress_is_told() -> None:

@@ -309,10 +309,10 @@ class _RuleSetRun:
             except TosakitError:
                 raise
             except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
                 if (reason := _open_shape(match.ops)) is None:
-                    problem = f"{type(error).__name__}: {error}"
                     raise RuleBug(f"rule {rule.name} failed at {describe(op)}: {problem}") from error
-                self._refuse(rule, op, reason)
+                self._refuse(rule, op, f"{reason}, and the rule cannot go on without ({problem})")
                 continue
             if isinstance(replacement, Replacement) and (reason := _worked_out_in_part(replacement)) is not None:
                 self._refuse(rule, op, reason)

@@ -93,16 +93,14 @@ def wide_accumulation(sketch: Sketch) -> tuple[Tensor, ...]:
 
 
 def windows(sketch: Sketch) -> tuple[Tensor, ...]:
-    """A window that moves over an image larger than others, where long strides have several results."""
+    """A window that moves over an image larger than others, where long strides have several results, and a RESCALE."""
     c = sketch.choices
     dtype = c.pick([DType.INT8, DType.INT16])
     if dtype not in sketch.space.dtypes:
         raise Unfit(f"no {dtype.name} may be drawn")
     x = sketch.input(dtype, (1, c.integer(5, 12), c.integer(5, 12), c.integer(1, 3)))
-    results = make(sketch, c.pick(WINDOWS), {0: x})
-    if results[0].dtype not in (DType.INT32, DType.INT48):
-        return results
-    return results + make(sketch, ops.Rescale, {0: results[0]})
+    (result,) = make(sketch, c.pick(WINDOWS), {0: x})
+    return make(sketch, ops.Rescale, {0: result})
 
 
 def reduction(sketch: Sketch) -> tuple[Tensor, ...]:

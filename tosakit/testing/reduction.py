@@ -11,7 +11,7 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import AnyOp, Graph, Op, Tensor
 from tosakit.ir.operator import Foreign
-from tosakit.ir.program import Program
+from tosakit.ir.program import Program, Region
 from tosakit.ir.types import BITS, Array, encode
 from tosakit.spec.control_flow import region_names
 from tosakit.testing.properties import new_errors
@@ -40,9 +40,9 @@ def reduce_program(
 ) -> Reduction:
     """The smallest program found that still ``fails`` and has no verifier error that ``program`` has not.
 
-    In turn: drop dead code, leave outputs out, end at an inner result, cut operators out (their results become inputs),
-    let readers take an operand instead of a result of its type, make constants uniform; until nothing more goes, or
-    ``attempts`` candidates were tried.
+    In turn: drop dead code, run a region's body alone, leave outputs out, end at an inner result, cut operators out
+    (their results become inputs), let readers take an operand instead of a result of its type, make constants uniform;
+    until nothing more goes, or ``attempts`` candidates were tried.
     Deterministic where ``fails`` is. ``progress`` is told the candidates tried and the operators left.
     """
     search = _Search(program, fails, attempts, progress)
@@ -69,7 +69,10 @@ class _Search:
     def run(self) -> bool:
         """Reduce until a whole round finds nothing, or there are no attempts left."""
         while self.tried < self.attempts:
-            passes = (self.dead_code, self.outputs, self.inner_results, self.operators, self.bypasses, self.constants)
+            passes = (
+                *(self.dead_code, self.bodies, self.outputs, self.inner_results),
+                *(self.operators, self.bypasses, self.constants),
+            )
             if not any([run() for run in passes]):
                 return self.tried < self.attempts
         return False
@@ -102,6 +105,10 @@ class _Search:
     def dead_code(self) -> bool:
         """Drop all that no output needs; a fault may be about just that, so it is tried like anything else."""
         return bool(_dead(self.best)) and self.attempt(_prune)
+
+    def bodies(self) -> bool:
+        """Make the body of a region the whole program, with the regions that it runs itself."""
+        return any(self.attempt(_alone(region)) for region in range(len(self.best.regions) - 1, 0, -1))
 
     def outputs(self) -> bool:
         """Keep one output alone, or leave out one after the other."""
@@ -176,6 +183,20 @@ def _keep_outputs(kept: list[int]) -> Edit:
         outputs = program.main.outputs
         program.main.set_outputs([outputs[index] for index in kept if index < len(outputs)])
         return len(kept) < len(outputs)
+
+    return edit
+
+
+def _alone(region: int) -> Edit:
+    """Put a region in the place of the first, under its name."""
+
+    def edit(program: Program) -> bool:
+        first, body = program.regions[0], program.regions.pop(region)
+        if not body.blocks:
+            return False
+        body.blocks[0].name = program.main.name
+        program.regions[0] = Region(first.name, body.blocks)
+        return True
 
     return edit
 
