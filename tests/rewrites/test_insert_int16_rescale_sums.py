@@ -29,6 +29,7 @@ from tests.support.int16 import (
     weights,
 )
 from tosakit.engine.contract import Exact
+from tosakit.io.writer import dumps
 from tosakit.ir import ops
 from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import Op, Tensor
@@ -263,8 +264,11 @@ def axes(draw: st.DrawFn) -> Axis:
 
 
 @st.composite
-def convolutions(draw: st.DrawFn, kind: type[Attributes]) -> Net:
-    """A convolution on int16 of any geometry, to INT16 by its scales or to an INT32 that a RESCALE reads."""
+def convolutions(draw: st.DrawFn, kind: type[Attributes], known: bool = True) -> Net:
+    """A convolution on int16 of any geometry, to INT16 by its scales or to an INT32 that a RESCALE reads.
+
+    Without ``known`` it is to INT16, and nothing is known of the weights' scale.
+    """
     space = [draw(axes()) for _ in range(3 if kind is ops.Conv3d else 2)]
     n, ic, oc = (draw(st.integers(1, 3)) for _ in range(3))
     kernel, size = tuple(a.kernel for a in space), tuple(a.size for a in space)
@@ -284,9 +288,9 @@ def convolutions(draw: st.DrawFn, kind: type[Attributes]) -> Net:
     grouped = kind is ops.DepthwiseConv2d
     channels, shape = (ic * oc, (*kernel, ic, oc)) if grouped else (oc, (oc, *kernel, ic))
     axis = 2 if grouped else 0
-    direct, rng = draw(st.booleans()), np.random.default_rng(draw(st.integers(0, 1 << 20)))
+    direct, rng = not known or draw(st.booleans()), np.random.default_rng(draw(st.integers(0, 1 << 20)))
     along_axis = [0.01 + 0.001 * i for i in range(shape[axis])]
-    scale_w: Scale = draw(st.sampled_from([0.01, along_axis])) if direct else None
+    scale_w: Scale = draw(st.sampled_from([0.01, along_axis])) if direct and known else None
     zp, net = draw(st.sampled_from([0, -7])), Net()
     operands = (
         net.input("x", (n, *size, ic), 0.02),
@@ -299,8 +303,24 @@ def convolutions(draw: st.DrawFn, kind: type[Attributes]) -> Net:
     return net.outputs(z if direct else net.rescale(z, I16, [(1 << 30) + 98765], [44], True))
 
 
+WINDOWS = [ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d]
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_convolutions_without_a_weight_scale_are_refused_and_stay(kind: type[Attributes]) -> None:
+    @settings(max_examples=5, deadline=None, derandomize=True)
+    @given(convolutions(kind, known=False))
+    def check(net: Net) -> None:
+        before = dumps(net.program)
+        [refused] = net.rewrite().refusals
+        assert '"w"' in refused.reason
+        assert dumps(net.program) == before
+
+    check()
+
+
 @pytest.mark.refmodel
-@pytest.mark.parametrize("kind", [ops.Conv2d, ops.Conv3d, ops.DepthwiseConv2d, ops.TransposeConv2d])
+@pytest.mark.parametrize("kind", WINDOWS)
 def test_convolutions_of_any_geometry_fire_within_their_contract(kind: type[Attributes]) -> None:
     @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(convolutions(kind))
