@@ -14,7 +14,7 @@ def rows_of(builder: Builder, x: Tensor, position: int, first: int, last: int) -
         pieces.append(_cut(builder, x, position, first + before, last - after))
     if after:
         pieces += [_cut(builder, x, position, size - 1, size - 1)] * after
-    return pieces[0] if len(pieces) == 1 else builder.concat(pieces, position)
+    return builder.concat(pieces, position)
 
 
 def _cut(builder: Builder, x: Tensor, position: int, first: int, last: int) -> Tensor:

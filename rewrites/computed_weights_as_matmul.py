@@ -91,7 +91,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
 def _matmul(builder: Builder, conv: AnyOp, plan: Plan) -> Tensor:
     weight, zero_points, shape = conv.inputs[1], conv.inputs[3:], conv.output.shape
     taps = _taps(builder, conv, weight.shape[1:3], plan.input_zp)
-    joined = taps[0] if len(taps) == 1 else builder.concat(taps, 3)
+    joined = builder.concat(taps, 3)
     rows, terms = math.prod(shape[:3]), joined.shape[3]
     columns = builder.transpose(builder.reshape(weight, (1, weight.shape[0], terms)), (0, 2, 1))
     operands = (builder.reshape(joined, (1, rows, terms)), columns, *zero_points)

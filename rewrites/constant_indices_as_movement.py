@@ -119,7 +119,7 @@ def _sliced(builder: Builder, sources: Sequence[Tensor], runs: Sequence[tuple[in
             size = (source.shape[0], high - low + 1, source.shape[2])
             found[low, high] = source if size == source.shape else builder.slice(source, (0, low - offset, 0), size)
     pieces = [found[run] for run in runs]
-    return pieces[0] if len(pieces) == 1 else builder.concat(pieces, 1)
+    return builder.concat(pieces, 1)
 
 
 def _is_cheaper_by_convolution(op: AnyOp, pieces: int, plan: Plan) -> bool:

@@ -109,7 +109,7 @@ def _taps(builder: Builder, conv: Op[ops.Conv3d]) -> Tensor:
     if stride > 1:
         x = _groups(builder, x, groups, stride)
     pieces = [_depths(builder, x, tap * dilation, stride, out_depth) for tap in range(taps)]
-    joined = pieces[0] if taps == 1 else builder.concat(pieces, 4)
+    joined = builder.concat(pieces, 4)
     batch, _, height, width, channels = joined.shape
     return builder.reshape(joined, (batch * out_depth, height, width, channels))
 

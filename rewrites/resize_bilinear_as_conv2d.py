@@ -146,7 +146,7 @@ def replacement(match: Match, plan: Plan) -> Replacement:
     phases = {reader.output: _rescaled(builder, reader, sums) for reader in plan.readers} or {resize.output: sums}
     values: dict[Tensor, Tensor] = {}
     for old, parts in phases.items():
-        joined = parts[0] if len(parts) == 1 else builder.concat(parts, 3)
+        joined = builder.concat(parts, 3)
         values[old] = depth_to_space(builder, joined, block, (0, 0), size)
     return Replacement(builder.ops, values, covers=(resize, *plan.readers))
 

@@ -120,7 +120,7 @@ def _take(builder: Builder, x: Tensor, position: int, axis: Axis) -> Tensor:
             size = (outer, groups, 1, inner)
             found[group, row] = x if x.shape == size else builder.slice(x, (0, group, row, 0), size)
     pieces = [found[place] for place in places]
-    joined = pieces[0] if phases == 1 else builder.concat(pieces, 2)
+    joined = builder.concat(pieces, 2)
     whole = _reshaped(builder, joined, (*shape[:position], groups * phases, *shape[position + 1 :]))
     wanted = (*shape[:position], axis.size, *shape[position + 1 :])
     return whole if whole.shape == wanted else builder.slice(whole, (0,) * len(wanted), wanted)

@@ -136,10 +136,12 @@ class Builder:
         return self.op(ops.Slice(), operands, x.dtype, size, name)
 
     def concat(self, tensors: Sequence[Tensor], axis: int, name: str = "concat") -> Tensor:
-        """CONCAT of tensors of one dtype, alike in all axes but ``axis``; of many, a CONCAT of CONCATs."""
+        """CONCAT of tensors of one dtype, alike in all axes but ``axis``; of many, one of CONCATs; of one, itself."""
+        if len(tensors) == 1:
+            return tensors[0]
         while len(tensors) > LONGEST_LIST:
             groups = [tensors[at : at + LONGEST_LIST] for at in range(0, len(tensors), LONGEST_LIST)]
-            tensors = [self.concat(group, axis, name) if len(group) > 1 else group[0] for group in groups]
+            tensors = [self.concat(group, axis, name) for group in groups]
         shape = list(tensors[0].shape)
         shape[axis] = sum(t.shape[axis] for t in tensors)
         return self.op(ops.Concat(axis=axis), tensors, tensors[0].dtype, shape, name)
