@@ -3,15 +3,36 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+
+LIMIT: Final = 2_000_000
+"""Objects made in paused blocks until a full collection is due: dropped programs, which are cycles, wait so long."""
+
+
+class _Debt:
+    """How many objects became old without the collector's own count of them."""
+
+    objects = 0
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No garbage collection inside the block (or the decorated function); afterwards as before, whatever happens."""
-    was_enabled = gc.isenabled()
+    """No garbage collection inside the block (or the decorated function); afterwards as before, whatever happens.
+
+    What was made counts as old afterwards, so that the next collection of young objects does not search all of it.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    if _Debt.objects > LIMIT:
+        gc.collect()
+        _Debt.objects = 0
     gc.disable()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        if not gc.get_freeze_count():  # what an application has frozen is not for us to thaw
+            _Debt.objects += gc.get_count()[0]
+            gc.freeze()
+            gc.unfreeze()  # all is of the oldest generation now: lists were joined, nothing was searched
+        gc.enable()
