@@ -368,10 +368,12 @@ class _RuleSetRun:
 
     def _touched(self, replacement: Replacement) -> list[AnyOp]:
         """What some rule may look at again: new operators, readers of new values, and what feeds new operators."""
-        near = dict.fromkeys(replacement.ops)
+        near: dict[AnyOp | None, None] = dict.fromkeys(replacement.ops)
         for new in replacement.values.values():
-            near.update(dict.fromkeys(new.users))
+            for user in new.users:
+                near[user] = None
         for op in replacement.ops:
-            near.update(dict.fromkeys([producer for t in op.inputs if (producer := t.producer) is not None]))
+            for operand in op.inputs:
+                near[operand.producer] = None
         by_kind = self.by_kind
-        return [op for op in near if type(op.attrs) in by_kind]
+        return [op for op in near if op is not None and type(op.attrs) in by_kind]
