@@ -63,6 +63,43 @@ def test_among_legal_orders_the_one_closest_to_the_file(seed: int) -> None:
     assert len(done) == len(listed)
 
 
+def careless_edit(graph: Graph, rng: random.Random) -> None:
+    """One random step that asks nobody for the order, and may well close a cycle."""
+    everyone, values = list(graph._ops), list(graph.tensors)
+    kind = rng.choice(["add", "set_operand", "replace_uses", "splice"])
+    if kind == "replace_uses":
+        graph.replace_uses(rng.choice(values), rng.choice(values), keep=rng.sample(everyone, min(1, len(everyone))))
+        return
+    op = rng.choice(everyone) if everyone else None
+    made = Op(ops.Sub(), rng.choices(values, k=2), [Tensor("new", I32, (2,))])
+    if kind == "add" or op is None:
+        graph.add_op(made, like=rng.choice([None, op]))
+    elif kind == "set_operand" and op.inputs:
+        graph.set_operand(op, rng.randrange(len(op.inputs)), rng.choice(values))
+    elif kind == "splice":
+        graph.splice(op, [made], {op.output: made.output})
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_order_holds_after_many_edits_without_a_question(seed: int) -> None:
+    """The graph looks for operands from behind only where an edit may have made one; it must not miss any."""
+    rng = random.Random(seed)
+    graph = small_program(rng).main
+    for _ in range(rng.randint(1, 4)):
+        for _ in range(rng.randint(1, 4)):
+            careless_edit(graph, rng)
+        flow = nx.DiGraph((t.producer, op) for op in graph._ops for t in op.inputs if t.producer is not None)
+        if not nx.is_directed_acyclic_graph(flow):
+            with pytest.raises(InvalidModel, match="has a cycle"):
+                _ = graph.ops
+            return
+        order = graph.ops
+        place = {graph.entry: -1, **{op: index for index, op in enumerate(order)}}
+        assert len(order) == len(graph._ops)
+        assert all(place[t.producer] < place[op] for op in order for t in op.inputs if t.producer is not None)
+
+
 def test_a_legal_file_order_is_kept() -> None:
     """Two interleaved chains: a textbook topological sort would shuffle them."""
     graph = Graph("main")

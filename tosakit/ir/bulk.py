@@ -95,6 +95,7 @@ def make_graph(
     in_order = all(tensor._producer is None for tensor in early)
     graph.set_inputs(inputs)
     graph.set_outputs(outputs)
+    graph._in_order = in_order
     if in_order:
         graph._set_order(ops)
     return graph

@@ -9,6 +9,7 @@ Block inputs and outputs are the results of ``graph.entry`` and the operands of 
 output" is nothing but "is used by exit".
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -33,6 +34,11 @@ def _replaced(tensors: tuple[Tensor, ...], old: Tensor, new: Tensor) -> tuple[Te
         at = tensors.index(old)
         return (*tensors[:at], new, *tensors[at + 1 :])
     return tuple([new if tensor is old else tensor for tensor in tensors])
+
+
+def _place(tensor: Tensor) -> int:
+    """Position of the operator that makes a tensor; -1 where none does."""
+    return -1 if tensor._producer is None else tensor._producer._position
 
 
 if TYPE_CHECKING:
@@ -64,10 +70,11 @@ class Graph(_Base):
         self._suffixes: dict[str, int] = {}
         self._next_id = 0
         self._sorted: tuple[AnyOp, ...] | None = None
-        self._state_order: list[AnyOp] = []
-        self._state_index: dict[AnyOp, int] = {}
+        self._in_order = True  # every producer is known to come before its readers, by position and then by age
+        self._state: tuple[list[AnyOp], dict[AnyOp, int]] | None = None
         self.entry: AnyOp = Op(Entry(), (), ())
         self.exit: AnyOp = Op(Exit(), (), ())
+        self.entry._position, self.exit._position = -1, sys.maxsize
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # networkx makes its copies with G.__class__(): they are plain, mutable graphs
@@ -106,9 +113,7 @@ class Graph(_Base):
     @property
     def stateful(self) -> tuple[AnyOp, ...]:
         """The operators among :attr:`ops` that are stateful: control flow, variables, and what nobody knows."""
-        if self._sorted is None:
-            self._sort()
-        return tuple(self._state_order)
+        return tuple(self._stateful()[0])
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -175,6 +180,9 @@ class Graph(_Base):
                 operand._users = op
             else:
                 operand._add_user(op)
+            producer = operand._producer
+            if producer is not None and producer._position > op._position:
+                self._in_order = False
         self._sorted = None
         return op
 
@@ -230,6 +238,7 @@ class Graph(_Base):
         if old not in op._inputs:
             old._drop_user(op)
         tensor._add_user(op)
+        self._in_order &= _place(tensor) < op._position
         self._sorted = None
 
     def replace_uses(self, old: Tensor, new: Tensor, *, keep: Iterable[AnyOp] = ()) -> None:
@@ -244,8 +253,10 @@ class Graph(_Base):
             raise InvalidArgument(f"{new!r} cannot stand for {old!r}: dtype or shape differ")
         self._require_own(old, new)
         kept = dict.fromkeys(keep)
+        place = _place(new)
         for user in old.users:
             if user not in kept:
+                self._in_order &= place < user._position
                 user._inputs = _replaced(user._inputs, old, new)
                 old._drop_user(user)
                 new._add_user(user)
@@ -382,6 +393,7 @@ class Graph(_Base):
         self._ops[op] = None
         for operand in op._inputs:
             operand._add_user(op)
+        self._in_order = False
         self._sorted = None
 
     # ---------------------------------------------------------------- order
@@ -389,7 +401,7 @@ class Graph(_Base):
         ops = sorted(self._ops, key=_POSITION)  # stable: among those of one position the older stays first
         for position, op in enumerate(ops):
             op._position = position
-        if not is_topological(ops, self.entry):
+        if not (self._in_order or is_topological(ops)):
             ops = topological(ops, self.exit, self.name)
             for position, op in enumerate(ops):
                 op._position = position
@@ -398,18 +410,25 @@ class Graph(_Base):
     def _set_order(self, ops: Sequence[AnyOp]) -> None:
         """Declare ``ops``, all of the block's, to be in program order."""
         self._sorted = tuple(ops)
-        has_cells = any([tensor._extras.variable for tensor in self._tensors.values()])
-        self._state_order = [op for op in ops if type(op._attrs) in STATEFUL or (has_cells and op.is_stateful)]
-        self._state_index = {op: index for index, op in enumerate(self._state_order)}
+        self._in_order = True
+        self._state = None
+
+    def _stateful(self) -> tuple[list[AnyOp], dict[AnyOp, int]]:
+        """The stateful operators in program order, and their places in that list. Cached like the order."""
+        ops = self.ops
+        if self._state is None:
+            has_cells = any([tensor._extras.variable for tensor in self._tensors.values()])
+            stateful = [op for op in ops if type(op._attrs) in STATEFUL or (has_cells and op.is_stateful)]
+            self._state = stateful, {op: index for index, op in enumerate(stateful)}
+        return self._state
 
     def _state_neighbour(self, op: AnyOp, *, forward: bool) -> AnyOp | None:
-        if self._sorted is None:
-            self._sort()
-        index = self._state_index.get(op)
+        stateful, places = self._stateful()
+        index = places.get(op)
         if index is None:
             return None
         index += 1 if forward else -1
-        return self._state_order[index] if 0 <= index < len(self._state_order) else None
+        return stateful[index] if 0 <= index < len(stateful) else None
 
     def _free_name(self, name: str) -> str:
         number = self._suffixes.get(name, 0)

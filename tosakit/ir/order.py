@@ -11,13 +11,13 @@ CYCLE_SHOWN = 12
 """Operators of a cycle that an error message spells out."""
 
 
-def is_topological(ops: Sequence[AnyOp], entry: AnyOp) -> bool:
+def is_topological(ops: Sequence[AnyOp]) -> bool:
     """Whether every operator comes after the producers of its operands, going by their positions."""
     for op in ops:
         position = op._position
         for operand in op._inputs:
             producer = operand._producer
-            if producer is not None and producer._position >= position and producer is not entry:
+            if producer is not None and producer._position >= position:
                 return False
     return True
 
