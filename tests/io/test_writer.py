@@ -18,7 +18,7 @@ from tosakit.io.reader import load
 from tosakit.io.writer import dumps, save
 from tosakit.ir import ops
 from tosakit.ir.enums import DType
-from tosakit.ir.graph import Graph, Op, Tensor
+from tosakit.ir.graph import Graph, Op, Tensor, TensorExtras
 from tosakit.ir.program import Program, Region
 from tosakit.ir.text import format_program, parse_program
 
@@ -118,6 +118,39 @@ def test_the_same_program_gives_the_same_bytes() -> None:
     for seed in range(20):
         first, second = (small_program(random.Random(seed)) for _ in range(2))
         assert dumps(first) == dumps(second) == dumps(first.clone())
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_string_is_written_once(blocks: int) -> None:
+    """Whether tensors of two blocks, a state cell and a shape, a place in the source, or a region are called so."""
+    regions = []
+    for name in ("theta", "iota")[:blocks]:
+        graph = Graph(name)
+        graph.set_inputs([graph.add_tensor(Tensor("theta", DType.INT8, (2,)))])
+        graph.add_tensor(Tensor("cell", DType.INT8, (2,), extras=TensorExtras(variable=True, variable_name="sigma")))
+        copy = Op(ops.Identity(), graph.inputs, (Tensor("kappa", DType.INT8, (2,)),), location="kappa")
+        graph.set_outputs(graph.add_op(copy).outputs)
+        graph.add_op(Op(ops.ConstShape(), (), (Tensor("sigma", DType.SHAPE, (1,), bytes(8), table="shapes"),)))
+        regions.append(Region(name, [graph]))
+    raw = dumps(Program(regions))
+    for text in (b"theta", b"kappa", b"sigma", b"iota")[: blocks + 2]:
+        assert raw.count(text + b"\0") == 1
+    assert dumps(load(raw)) == raw
+    assert text_of(load(raw)) == text_of(Program(regions))
+
+
+def test_an_operand_of_no_block_is_our_fault() -> None:
+    """The numbers of names are found by the addresses of tensors: a wrong one would name another tensor."""
+    program = small_program(random.Random(1))
+    stray = Tensor("stray", DType.INT32, (2,))
+    program.main.exit._inputs = (*program.main.exit._inputs, stray)
+    with pytest.raises(RuntimeError, match="of no block"):
+        dumps(program)
+
+
+def test_no_tensor_at_all() -> None:
+    program = Program([Region("main", [Graph("main")])])
+    assert text_of(load(dumps(program))) == text_of(program)
 
 
 # ------------------------------------------------------------------------------------------------ behind the flatbuffer

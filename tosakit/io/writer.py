@@ -10,10 +10,10 @@ and constants are numbered; then :mod:`tosakit.io.assembler` lays everything out
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress, count, filterfalse
+from collections.abc import Iterable, Iterator, KeysView, Sequence
+from itertools import chain, compress, count
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from tosakit.io.assembler import Assembler, Ints
 from tosakit.io.files import MappedFile, check_unchanged, replace_file
 from tosakit.io.flatbuffer import SHORT
 from tosakit.io.schema import TABLES
-from tosakit.ir.bulk import op_columns, tensor_columns
+from tosakit.ir.bulk import op_columns, tensor_columns, tensor_names
 from tosakit.ir.graph import PLAIN, Data, Tensor
 from tosakit.ir.operator import Attributes, Foreign
 from tosakit.ir.program import Program, SoftwareVersion
@@ -74,26 +74,44 @@ def _parts(program: Program, inline_limit: int) -> list[memoryview]:
 
 
 class _Pool(Generic[T]):
-    """Distinct values, numbered in the order they came; None has the number -1 and the depth 0: absent."""
+    """Distinct values, numbered in the order they came; None has the number -1 and the depth 0: absent.
 
-    def __init__(self) -> None:
+    ``names`` are values that :meth:`add_names` gives, each once. They get no index until one of them is added again.
+    """
+
+    def __init__(self, names: KeysView[T] | None = None) -> None:
+        self.values: list[T] = []
         self._numbers: dict[T | None, int] = {None: -1}
+        self._unindexed = names
         self._depths = np.zeros(1, np.int64)
 
     def add(self, values: Sequence[T | None]) -> Ints:
         """The number of each value."""
-        known = self._numbers
-        new = list(filterfalse(known.__contains__, dict.fromkeys(values)))
-        first = len(known) - 1
-        known.update(zip(new, count(first)))
-        if len(new) == len(values):
-            return np.arange(first, first + len(new))
-        return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
+        if self._unindexed is not None and not self._unindexed.isdisjoint(values):
+            self._numbers.update(zip(self.values, count()))
+            self._unindexed = None
+        first, size = len(self.values), len(values)
+        found = np.fromiter(map(self._numbers.setdefault, values, count(first)), np.int64, size)
+        rows = np.flatnonzero(found == np.arange(first, first + size))  # where a value comes for the first time
+        if len(rows) < size:
+            found = np.where(found < first, found, first + np.searchsorted(rows, found - first))
+            values = [values[row] for row in rows.tolist()]
+            self._numbers.update(zip(values, count(first)))
+        self.values += cast(Sequence[T], values)
+        return found
 
-    @property
-    def values(self) -> list[T]:
-        """The distinct values by number."""
-        return [value for value in self._numbers if value is not None]
+    def add_column(self, entries: Sequence[T | None]) -> Ints:
+        """The number of each entry of a column in which many are the same object."""
+        distinct = _Distinct(entries)
+        numbers: Ints = self.add(distinct.objects)[distinct.rows]
+        return numbers
+
+    def add_names(self, names: Sequence[T]) -> Ints:
+        """The number of each name."""
+        if self._unindexed is None or not self._numbers.keys().isdisjoint(names):
+            return self.add(names)
+        self.values += names
+        return np.arange(len(self.values) - len(names), len(self.values))
 
     def place(self, depths: Ints) -> None:
         """Say where the values are laid out."""
@@ -108,18 +126,25 @@ class _Pool(Generic[T]):
         return int(self._depths[self._numbers[value]])
 
 
+def _addresses(objects: Iterable[Any], size: int) -> Ints:
+    """The ``id`` of each object: the pointers that an array of objects consists of."""
+    found: Ints = np.frombuffer(np.fromiter(objects, object, size), np.int64)
+    return found
+
+
 class _Distinct(Generic[T]):
-    """The distinct objects of a list, and for each entry which one it is."""
+    """The distinct objects of a list in the order they came, and for each entry which one it is."""
 
     def __init__(self, entries: Sequence[T]) -> None:
-        objects = dict(zip(map(id, entries), entries, strict=True))
-        numbers = dict(zip(objects, count()))
-        self.rows = np.fromiter(map(numbers.__getitem__, map(id, entries)), np.int64, len(entries))
-        self.objects = list(objects.values())
+        _, first, which = np.unique(_addresses(entries, len(entries)), return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        self.rows = np.argsort(order)[which]
+        self.objects = [entries[row] for row in first[order].tolist()]
 
     def column(self, values: Iterable[int]) -> Ints:
         """A number per entry, from a number per distinct object."""
-        return np.fromiter(values, np.int64, len(self.objects))[self.rows]
+        found: Ints = np.fromiter(values, np.int64, len(self.objects))[self.rows]
+        return found
 
 
 class _Constants:
@@ -196,12 +221,12 @@ class _Writer:
         self.program = program
         self.constants = _Constants()
         self.bytes = _Constants()  # byte vectors that must be inline
-        self.strings: _Pool[str] = _Pool()
         self.ints: _Pool[tuple[int, ...]] = _Pool()
         self.attributes: _Pool[Attributes] = _Pool()
         self.locations: _Pool[str] = _Pool()
         self.blocks = list(program.blocks)
-        self.name_numbers: dict[Tensor, int] = {}
+        self.strings: _Pool[str] = _Pool(tensor_names(self.blocks[0]) if len(self.blocks) == 1 else None)
+        self.named: list[tuple[Ints, Ints]] = []  # addresses of tensors, numbers of their names
         self.tensors = self._take_tensors()
         self.shapes = self._take_shapes()
         undeclared = tensor_columns(self.blocks, "undeclared")
@@ -225,7 +250,7 @@ class _Writer:
         columns: dict[str, Column] = {
             "name": (self.strings, name_numbers),
             "type": (None, np.fromiter(dtypes, np.int64, len(dtypes))),
-            "shape": (self.ints, self.ints.add(shapes)),
+            "shape": (self.ints, self.ints.add_column(shapes)),
         }
         distinct = _Distinct(extras)
         self.scales = self.constants.add([e.scale_data for e in distinct.objects])[distinct.rows]
@@ -248,9 +273,20 @@ class _Writer:
 
     def _name(self, tensors: list[Tensor], names: list[str]) -> Ints:
         """Numbers of the tensors' names, remembered for the operators that use them."""
-        numbers = self.strings.add(names)
-        self.name_numbers.update(zip(tensors, numbers.tolist(), strict=True))
+        numbers = self.strings.add_names(names)
+        self.named.append((_addresses(tensors, len(tensors)), numbers))
         return numbers
+
+    def _names_of(self, tensors: Iterable[Tensor], size: int) -> Ints:
+        """Numbers of the names of tensors, which may come more than once."""
+        addresses, numbers = map(np.concatenate, zip(*self.named, strict=True))
+        order = np.argsort(addresses, kind="stable")  # quick where they ascend: most were made one after the other
+        addresses, wanted = addresses[order], _addresses(tensors, size)
+        places = np.searchsorted(addresses, wanted)
+        if not np.array_equal(addresses.take(places, mode="clip"), wanted):
+            raise RuntimeError("an operator uses a tensor of no block; please report this fault of tosakit")
+        found: Ints = numbers[order[places]]
+        return found
 
     def _take_operators(self) -> None:
         blocks = self.blocks
@@ -258,11 +294,8 @@ class _Writer:
         attrs, inputs, outputs, locations = op_columns(list(chain.from_iterable(block.ops for block in blocks)))
         vectors = [*inputs, *outputs, *(block.inputs for block in blocks), *(block.outputs for block in blocks)]
         self.vector_counts = _lengths(vectors)
-        numbers = self.name_numbers
-        self.vector_names = np.fromiter(
-            map(numbers.__getitem__, chain.from_iterable(vectors)), np.int64, int(self.vector_counts.sum())
-        )
-        self.op_locations = self.locations.add(locations)
+        self.vector_names = self._names_of(chain.from_iterable(vectors), int(self.vector_counts.sum()))
+        self.op_locations = self.locations.add_column(locations)
         self.op_attrs = _Distinct(attrs)
         self.op_tables = self.attributes.add(
             [attrs.attributes if isinstance(attrs, Foreign) else attrs for attrs in self.op_attrs.objects]

@@ -5,7 +5,7 @@ The classes' own constructors and ``Graph.add_op`` check every call; these funct
 operators in one pass, at a fraction of the cost. Column arguments have one entry per object.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, KeysView, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
@@ -153,6 +153,11 @@ def tensor_columns(blocks: Iterable[Graph], table: Table) -> TensorColumns:
         [t._data for t in tensors],
         [t._extras for t in tensors],
     )
+
+
+def tensor_names(graph: Graph) -> KeysView[str]:
+    """The names of a block's tensors, for questions of membership; each tensor has one of its own."""
+    return graph._tensors.keys()
 
 
 class TypeColumns(NamedTuple):
