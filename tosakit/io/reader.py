@@ -23,7 +23,7 @@ import numpy as np
 from tosakit._gc import collector_paused
 from tosakit.errors import InvalidModel
 from tosakit.io.files import map_file
-from tosakit.io.flatbuffer import Buffer, Corrupt, Ints, Tables, spread
+from tosakit.io.flatbuffer import Buffer, Corrupt, Ints, Objects, Tables, in_rows, spread
 from tosakit.io.schema import TABLES
 from tosakit.ir import ops
 from tosakit.ir.bulk import make_graph, make_ops, make_tensors
@@ -157,6 +157,7 @@ class _TensorTable:
         self.blocks = blocks
         self.tables: list[dict[str, Tensor]] = [{} for _ in blocks]
         self._tensors: list[Tensor] = []
+        self._column: Objects = np.empty(0, object)  # the same tensors
         self._keys: list[Ints] = []
         self._index: tuple[Ints, Ints] | None = None
         self._names_are_shared = True
@@ -181,32 +182,42 @@ class _TensorTable:
 
     def lists(self, blocks: Ints, starts: Ints, counts: Ints) -> list[tuple[Tensor, ...]]:
         """The tensors named by vectors of strings, given by their starts and counts, each in its block."""
-        found: list[Tensor] = []
-        for owners, positions in self.buffer.chunks(starts, counts):
-            found.extend(self._resolve(blocks[owners], self.buffer.follow(positions)))
-        everything, ends = tuple(found), np.cumsum(counts).tolist()
-        return list(map(everything.__getitem__, map(slice, [0, *ends], ends)))
+        chunks = [
+            self._resolve(blocks[owners], self.buffer.follow(positions))
+            for owners, positions in self.buffer.chunks(starts, counts)
+        ]
+        found = np.concatenate(chunks) if chunks else np.empty(0, object)
+        order = np.argsort(counts.astype(np.min_scalar_type(counts.max())), kind="stable")
+        firsts = (np.cumsum(counts) - counts)[order]
+        lists: list[tuple[Tensor, ...]] = []
+        for count, span in _runs(counts[order]):  # tuples of equal length at once
+            members = iter(found[firsts[span, np.newaxis] + np.arange(count)].reshape(-1).tolist())
+            lists.extend(zip(*repeat(members, count), strict=True) if count else repeat((), span.stop - span.start))
+        return in_rows(order, lists)
 
-    def _resolve(self, blocks: Ints, strings: Ints) -> list[Tensor]:
+    def _resolve(self, blocks: Ints, strings: Ints) -> Objects:
         if self._names_are_shared and self._tensors:
             if self._index is None:
                 keys = np.concatenate(self._keys)
                 order = np.argsort(keys, kind="stable")
                 self._index = keys[order], order
+                self._column = np.fromiter(self._tensors, object, len(order))
             keys, numbers = self._index
             wanted = self._key(blocks, strings)
             places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             known = keys[places] == wanted
             if known.all():
-                return list(map(self._tensors.__getitem__, numbers[places].tolist()))
+                found: Objects = self._column[numbers[places]]
+                return found
             if not known.any():  # this file writes a name wherever it is used, so do not look again
                 self._names_are_shared = False
         names = self.buffer.strings(strings)
         table = self.tables[blocks[0]]
         if blocks[0] == blocks[-1]:
             with suppress(KeyError):
-                return list(map(table.__getitem__, names))
-        return [_declared(self.tables[block], name) for block, name in zip(blocks.tolist(), names, strict=True)]
+                return np.fromiter(map(table.__getitem__, names), object, len(names))
+        tables = map(self.tables.__getitem__, blocks.tolist())
+        return np.fromiter(map(_declared, tables, names), object, len(names))
 
 
 def _declared(table: dict[str, Tensor], name: str) -> Tensor:
@@ -263,12 +274,14 @@ def _content(tables: Tables, inline: str, offset: str, size: str, names: list[st
     return tables.buffer.contents(starts, lengths)
 
 
-_COMMON_EXTRAS = [
-    PLAIN,
-    TensorExtras(variable_name=""),
-    TensorExtras(scale_data=b""),
-    TensorExtras(variable_name="", scale_data=b""),
-]
+_COMMON_EXTRAS = np.array(
+    [
+        PLAIN,
+        TensorExtras(variable_name=""),
+        TensorExtras(scale_data=b""),
+        TensorExtras(variable_name="", scale_data=b""),
+    ]
+)
 
 
 def _extras(tables: Tables, names: list[str]) -> list[TensorExtras]:
@@ -280,7 +293,7 @@ def _extras(tables: Tables, names: list[str]) -> list[TensorExtras]:
     for field in ("variable", "is_unranked", "scale_type", "block_shape", "scale_offset"):
         rare |= tables.scalars(field) != 0
     common = (name_starts > 0) + 2 * (scale_starts > 0)
-    found = [_COMMON_EXTRAS[number] for number in common.tolist()]
+    found: list[TensorExtras] = _COMMON_EXTRAS[common].tolist()
     if rare.any():
         chosen, called = tables.select(rare), list(compress(names, rare))
         extras = map(
