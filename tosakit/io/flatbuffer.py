@@ -51,6 +51,7 @@ _NUMBERS: Final = {"u8": "u1", "bool": "u1", "u16": "<u2", "i32": "<i4", "u32": 
 
 
 T = TypeVar("T")
+D = TypeVar("D")
 _Raw = npt.NDArray[np.void]
 
 
@@ -377,10 +378,10 @@ class Tables:
         slot, _ = LAYOUTS[self.kind][name]
         return self._scalars(slot - 1, "u8", 0), self.targets(name)
 
-    def strings(self, name: str) -> list[str | None]:
-        """Strings, None where the field is absent."""
+    def strings(self, name: str, default: D) -> list[str | D]:
+        """Strings, ``default`` where the field is absent."""
         targets = self.targets(name)
-        return spread(targets > 0, lambda present: self.buffer.strings(targets[present]))
+        return spread(targets > 0, lambda present: self.buffer.strings(targets[present]), default)
 
     def ints(self, name: str) -> list[tuple[int, ...] | None]:
         """Vectors of int32, None where the field is absent."""
@@ -415,7 +416,7 @@ class Tables:
         if field.kind == "bytes":
             return [self._owned(value) for value in self.contents(field.name)]
         if field.kind == "string":
-            return [value or "" for value in self.strings(field.name)]
+            return self.strings(field.name, "")
         return list(self.scalars(field.name).tolist())
 
     def _owned(self, value: memoryview | bytes | None) -> bytes:

@@ -73,7 +73,7 @@ def _program(data: memoryview) -> Program:
     blocks = _Blocks(buffer, program.notes)
     for _, regions in root.children("regions"):
         first = len(program.regions)
-        program.regions.extend(Region(name) for name in regions.strings("name"))
+        program.regions.extend(Region(name) for name in regions.strings("name", None))
         for owners, tables in regions.children("blocks"):
             for owner, graph in zip(owners.tolist(), blocks.read(tables), strict=True):
                 program.regions[first + owner].blocks.append(graph)
@@ -98,7 +98,7 @@ def _software_version(owner: Tables, name: str) -> SoftwareVersion | None:
     if not present.all():
         return None
     major, minor, micro = (int(table.scalars(f"_{part}")[0]) for part in ("major", "minor", "micro"))
-    return SoftwareVersion(major, minor, micro, table.strings("_modifier")[0])
+    return SoftwareVersion(major, minor, micro, table.strings("_modifier", None)[0])
 
 
 def _compatibility(root: Tables) -> Compatibility | None:
@@ -118,7 +118,7 @@ class _Blocks:
 
     def read(self, blocks: Tables) -> list[Graph]:
         """The graphs of some blocks."""
-        names = blocks.strings("name")
+        names = blocks.strings("name", None)
         tensors = _TensorTable(self.buffer, names)
         for owners, tables in blocks.children("tensors"):
             tensors.declare(owners, tables, _tensors)
@@ -129,8 +129,9 @@ class _Blocks:
             made = self._operators(owners, tables, tensors)
             for owner, span in _runs(owners):
                 operators[owner].extend(made[span])
-        inputs = tensors.lists(np.arange(len(names)), *blocks.vectors("inputs", 4))
-        outputs = tensors.lists(np.arange(len(names)), *blocks.vectors("outputs", 4))
+        (inputs,), (outputs,) = (
+            tensors.lists(np.arange(len(names)), blocks.vectors(field, 4)) for field in ("inputs", "outputs")
+        )
         graphs = []
         for name, table, made, starts, ends in zip(names, tensors.tables, operators, inputs, outputs, strict=True):
             graph = make_graph(name, table, made, starts, ends)
@@ -141,12 +142,8 @@ class _Blocks:
 
     def _operators(self, blocks: Ints, tables: Tables, tensors: "_TensorTable") -> list[AnyOp]:
         """The operators of ``tables``, each in the block given by ``blocks``."""
-        in_starts, in_counts = tables.vectors("inputs", 4)
-        out_starts, out_counts = tables.vectors("outputs", 4)
-        starts = np.stack((in_starts, out_starts), axis=1).reshape(-1)
-        counts = np.stack((in_counts, out_counts), axis=1).reshape(-1)
-        operands = tensors.lists(np.repeat(blocks, 2), starts, counts)
-        return make_ops(self.attributes.read(tables), operands[::2], operands[1::2], _locations(tables))
+        inputs, outputs = tensors.lists(blocks, tables.vectors("inputs", 4), tables.vectors("outputs", 4))
+        return make_ops(self.attributes.read(tables), inputs, outputs, _locations(tables))
 
 
 class _TensorTable:
@@ -164,7 +161,7 @@ class _TensorTable:
 
     def declare(self, owners: Ints, tables: Tables, read: "Callable[[Tables, list[str]], list[Tensor]]") -> None:
         """Read tensors and declare them in the blocks given by ``owners``."""
-        names = [name or "" for name in tables.strings("name")]
+        names = tables.strings("name", "")
         tensors = read(tables, names)
         for owner, span in _runs(owners):
             table, added = self.tables[owner], names[span]
@@ -180,20 +177,18 @@ class _TensorTable:
     def _key(self, blocks: Ints, positions: Ints) -> Ints:
         return blocks * (self.buffer.size + 1) + positions
 
-    def lists(self, blocks: Ints, starts: Ints, counts: Ints) -> list[tuple[Tensor, ...]]:
-        """The tensors named by vectors of strings, given by their starts and counts, each in its block."""
+    def lists(self, blocks: Ints, *vectors: tuple[Ints, Ints]) -> list[list[tuple[Tensor, ...]]]:
+        """The tensors named by columns of vectors of strings, given by starts and counts; each row has its block."""
+        width = len(vectors)
+        starts, counts = (np.stack(columns, axis=1).reshape(-1) for columns in zip(*vectors, strict=True))
+        blocks = np.repeat(blocks, width)
         chunks = [
             self._resolve(blocks[owners], self.buffer.follow(positions))
             for owners, positions in self.buffer.chunks(starts, counts)
         ]
         found = np.concatenate(chunks) if chunks else np.empty(0, object)
-        order = np.argsort(counts.astype(np.min_scalar_type(counts.max())), kind="stable")
-        firsts = (np.cumsum(counts) - counts)[order]
-        lists: list[tuple[Tensor, ...]] = []
-        for count, span in _runs(counts[order]):  # tuples of equal length at once
-            members = iter(found[firsts[span, np.newaxis] + np.arange(count)].reshape(-1).tolist())
-            lists.extend(zip(*repeat(members, count), strict=True) if count else repeat((), span.stop - span.start))
-        return in_rows(order, lists)
+        firsts = np.cumsum(counts) - counts
+        return [_tuples(found, firsts[column::width], counts[column::width]) for column in range(width)]
 
     def _resolve(self, blocks: Ints, strings: Ints) -> Objects:
         if self._names_are_shared and self._tensors:
@@ -218,6 +213,17 @@ class _TensorTable:
                 return np.fromiter(map(table.__getitem__, names), object, len(names))
         tables = map(self.tables.__getitem__, blocks.tolist())
         return np.fromiter(map(_declared, tables, names), object, len(names))
+
+
+def _tuples(values: Objects, firsts: Ints, counts: Ints) -> list[tuple[Any, ...]]:
+    """Stretches of the values as tuples; those of equal length are made at once."""
+    order = np.argsort(counts.astype(np.min_scalar_type(counts.max())), kind="stable")
+    firsts, counts = firsts[order], counts[order]
+    made: list[tuple[Any, ...]] = []
+    for count, span in _runs(counts):
+        members = iter(values[firsts[span, np.newaxis] + np.arange(count)].reshape(-1).tolist())
+        made.extend(zip(*repeat(members, count), strict=True) if count else repeat((), span.stop - span.start))
+    return made if counts[0] == counts[-1] else in_rows(order, made)
 
 
 def _declared(table: dict[str, Tensor], name: str) -> Tensor:
@@ -299,7 +305,7 @@ def _extras(tables: Tables, names: list[str]) -> list[TensorExtras]:
         extras = map(
             TensorExtras,
             (chosen.scalars("variable") != 0).tolist(),
-            chosen.strings("variable_name"),
+            chosen.strings("variable_name", None),
             (chosen.scalars("is_unranked") != 0).tolist(),
             _members(_DTYPES, chosen.scalars("scale_type"), called, "scale_type"),
             _content(chosen, "scale_data", "scale_offset", "scale_size", called),
@@ -312,7 +318,7 @@ def _extras(tables: Tables, names: list[str]) -> list[TensorExtras]:
 
 def _locations(tables: Tables) -> list[str | None]:
     present, locations = tables.tables("location")
-    return spread(present, lambda _: [text or "" for text in locations.strings("text")])
+    return spread(present, lambda _: locations.strings("text", ""))
 
 
 class _Memo(dict[tuple[Any, ...], Attributes]):
