@@ -139,6 +139,17 @@ def test_a_string_is_written_once(blocks: int) -> None:
     assert text_of(load(raw)) == text_of(Program(regions))
 
 
+@pytest.mark.parametrize("odd", ["", "a\0b", "\0", "größe", "日本", "x" * 300])
+def test_names_of_every_length_and_script(odd: str) -> None:
+    names = [odd, "b", "cc", "ddd", "eeee", "fffff", "h" * 200]
+    graph = Graph("main")
+    graph.set_inputs([graph.add_tensor(Tensor(name, DType.INT8, (2,))) for name in names])
+    raw = dumps(Program([Region("main", [graph])]))
+    assert [tensor.name for tensor in load(raw).main.inputs] == names
+    for name in names:
+        assert raw.count(len(name.encode()).to_bytes(4, "little") + name.encode() + b"\0") >= 1
+
+
 def test_an_operand_of_no_block_is_our_fault() -> None:
     """The numbers of names are found by the addresses of tensors: a wrong one would name another tensor."""
     program = small_program(random.Random(1))

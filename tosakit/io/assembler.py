@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tosakit.errors import InvalidModel
-from tosakit.io.flatbuffer import LAYOUTS
+from tosakit.io.flatbuffer import LAYOUTS, ascending, runs
 
 Ints = npt.NDArray[np.int64]
 
@@ -160,16 +160,15 @@ class Assembler:
         return self._word_vectors(counts, values, relative=False)
 
     def _word_vectors(self, counts: Ints, elements: Ints, *, relative: bool) -> Ints:
-        total = len(counts) + len(elements)
-        heads = np.arange(len(counts)) + np.cumsum(counts) - counts
-        depths = self.size + 4 * np.arange(total, 0, -1, dtype=np.int64)
-        is_element = np.ones(total, np.bool_)
-        is_element[heads] = False
-        words = np.empty(total, "<u4")
+        owners = np.arange(len(counts))
+        heads = owners + np.cumsum(counts) - counts
+        places = np.arange(1, len(elements) + 1) + np.repeat(owners, counts)
+        words = np.empty(len(counts) + len(elements), "<u4")
+        end = self.size + 4 * len(words)
         words[heads] = counts
-        words[is_element] = (depths[is_element] - elements if relative else elements).astype(np.uint32)
+        words[places] = end - 4 * places - elements if relative else elements
         self._prepend(words)
-        found: Ints = depths[heads]
+        found: Ints = end - 4 * heads
         return found
 
     def strings(self, texts: Sequence[str]) -> Ints:
@@ -177,21 +176,24 @@ class Assembler:
         if not texts:
             return np.zeros(0, np.int64)
         try:
-            raw = ("\0".join(texts) + "\0").encode("utf-8")
-            lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-            if int(lengths.sum()) + len(texts) != len(raw):  # not all ASCII: count bytes, not characters
-                lengths = np.fromiter((len(text.encode("utf-8")) for text in texts), np.int64, len(texts))
+            raw = np.frombuffer(("\0".join(texts) + "\0").encode("utf-8"), np.uint8)
+            ends = np.flatnonzero(raw == 0)
+            if len(ends) > len(texts):  # there are zeros within texts
+                ends = np.cumsum([len(text.encode("utf-8")) + 1 for text in texts]) - 1
         except UnicodeEncodeError as error:
             raise InvalidModel(f"the name {error.object[:40]!r} cannot be written as UTF-8") from None
+        lengths = np.diff(ends, prepend=-1) - 1
         sizes = (lengths + 8) // 4 * 4  # length, text, zero byte, padding
         starts = np.cumsum(sizes) - sizes
         words = np.zeros(int(sizes.sum()), np.uint8)
-        # +1 where a text begins, -1 behind its zero byte: the running sum tells where text goes
-        edges = np.zeros(len(words) + 1, np.int8)
-        edges[starts + 4] = 1
-        edges[starts + 4 + lengths + 1] = -1
-        words[np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_)] = np.frombuffer(raw, np.uint8)
         words.view("<u4")[starts // 4] = lengths
+        order = ascending(lengths)
+        for length, span in runs(lengths[order]):  # texts of equal length at once
+            rows = order[span]
+            views: list[npt.NDArray[np.void]] = [
+                np.ndarray(len(of) - length, f"V{length + 1}", of, strides=(1,)) for of in (words, raw)
+            ]
+            views[0][starts[rows] + 4] = views[1][ends[rows] - length]
         self._prepend(words)
         found: Ints = self.size - starts
         return found

@@ -17,6 +17,7 @@ Whatever does not fit raises :class:`Corrupt` with the position. The layout of e
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -105,8 +106,23 @@ def spread(chosen: Mask, read: Callable[[Rows], list[Any]], default: Any = None)
     return values
 
 
+def ascending(numbers: Ints) -> Ints:
+    """Rows in the order of their numbers, none of which is negative; quick where all are below 65536."""
+    return np.argsort(numbers.astype(np.min_scalar_type(numbers.max(initial=0))), kind="stable")
+
+
+def runs(numbers: Ints) -> Iterator[tuple[int, slice]]:
+    """Stretches of equal numbers, which ascend."""
+    if len(numbers):
+        cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
+        for start, stop in pairwise([0, *cuts, len(numbers)]):
+            yield int(numbers[start]), slice(start, stop)
+
+
 def in_rows(rows: Ints, values: list[T]) -> list[T]:
     """The values, each in its row; there is one for every row."""
+    if np.array_equal(rows, np.arange(len(rows))):
+        return values
     placed = np.empty(len(rows), object)
     placed[rows] = np.fromiter(values, object, len(rows))
     found: list[T] = placed.tolist()
@@ -221,14 +237,13 @@ class Buffer:
 
     def _grouped(self, starts: Ints, lengths: Ints, convert: Callable[[_Raw], Iterable[T]], empty: T) -> list[T]:
         """Fetch pieces of equal length at once, convert what was fetched, and put the results in order."""
-        order = np.argsort(lengths.astype(np.uint16), kind="stable")
+        order = ascending(lengths)
+        starts, lengths = starts[order], lengths[order]
         found: list[T] = []
-        sizes = np.bincount(lengths)
-        distinct = np.flatnonzero(sizes).tolist()
-        for length in distinct:
-            rows = order[len(found) : len(found) + sizes[length]]
-            found.extend(convert(self._fetch(starts[rows], f"V{length}")) if length else [empty] * len(rows))
-        return found if len(distinct) <= 1 else in_rows(order, found)
+        for length, span in runs(lengths):
+            pieces = starts[span]
+            found.extend(convert(self._fetch(pieces, f"V{length}")) if length else [empty] * len(pieces))
+        return in_rows(order, found)
 
     def contents(self, starts: Ints, lengths: Ints) -> list[memoryview | bytes | None]:
         """The ``lengths`` bytes at ``starts``: short ones as ``bytes``, longer ones as views; None where start is 0."""

@@ -10,11 +10,11 @@ objects are made in bulk (:mod:`tosakit.ir.bulk`). Invariants:
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from enum import IntEnum
-from itertools import compress, islice, pairwise, repeat
+from itertools import compress, islice, repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ import numpy as np
 from tosakit._gc import collector_paused
 from tosakit.errors import InvalidModel
 from tosakit.io.files import map_file
-from tosakit.io.flatbuffer import Buffer, Corrupt, Ints, Objects, Tables, in_rows, spread
+from tosakit.io.flatbuffer import Buffer, Corrupt, Ints, Objects, Tables, ascending, in_rows, runs, spread
 from tosakit.io.schema import TABLES
 from tosakit.ir import ops
 from tosakit.ir.bulk import make_graph, make_ops, make_tensors
@@ -127,7 +127,7 @@ class _Blocks:
         operators: list[list[AnyOp]] = [[] for _ in names]
         for owners, tables in blocks.children("operators"):
             made = self._operators(owners, tables, tensors)
-            for owner, span in _runs(owners):
+            for owner, span in runs(owners):
                 operators[owner].extend(made[span])
         (inputs,), (outputs,) = (
             tensors.lists(np.arange(len(names)), blocks.vectors(field, 4)) for field in ("inputs", "outputs")
@@ -163,7 +163,7 @@ class _TensorTable:
         """Read tensors and declare them in the blocks given by ``owners``."""
         names = tables.strings("name", "")
         tensors = read(tables, names)
-        for owner, span in _runs(owners):
+        for owner, span in runs(owners):
             table, added = self.tables[owner], names[span]
             size = len(table)
             table.update(zip(added, tensors[span], strict=True))
@@ -217,13 +217,13 @@ class _TensorTable:
 
 def _tuples(values: Objects, firsts: Ints, counts: Ints) -> list[tuple[Any, ...]]:
     """Stretches of the values as tuples; those of equal length are made at once."""
-    order = np.argsort(counts.astype(np.min_scalar_type(counts.max())), kind="stable")
+    order = ascending(counts)
     firsts, counts = firsts[order], counts[order]
     made: list[tuple[Any, ...]] = []
-    for count, span in _runs(counts):
+    for count, span in runs(counts):
         members = iter(values[firsts[span, np.newaxis] + np.arange(count)].reshape(-1).tolist())
         made.extend(zip(*repeat(members, count), strict=True) if count else repeat((), span.stop - span.start))
-    return made if counts[0] == counts[-1] else in_rows(order, made)
+    return in_rows(order, made)
 
 
 def _declared(table: dict[str, Tensor], name: str) -> Tensor:
@@ -231,13 +231,6 @@ def _declared(table: dict[str, Tensor], name: str) -> Tensor:
     if tensor is None:
         tensor = table[name] = Tensor(name, DType.UNKNOWN, None, table="undeclared")
     return tensor
-
-
-def _runs(owners: Ints) -> Iterator[tuple[int, slice]]:
-    """Stretches of equal (ascending) owners."""
-    cuts = (np.flatnonzero(np.diff(owners)) + 1).tolist()
-    for start, stop in pairwise([0, *cuts, len(owners)]):
-        yield int(owners[start]), slice(start, stop)
 
 
 def _tensors(tables: Tables, names: list[str]) -> list[Tensor]:
