@@ -157,8 +157,10 @@ class Buffer:
         if view is None:
             shape = (max(self.size - np.dtype(dtype).itemsize + 1, 0),)
             view = self._views[dtype] = np.ndarray(shape, dtype, self.data, strides=(1,))
+        if not len(positions):
+            return np.empty(0, dtype)
         # seen as unsigned, a negative position is one far behind the end
-        if len(positions) and np.maximum.reduce(positions.view(np.uint64)) >= len(view):
+        if np.maximum.reduce(positions.view(np.uint64)) >= len(view):
             bad = positions[(positions < 0) | (positions >= len(view))]
             raise Corrupt(f"byte {bad[0]} is outside the file's {self.size} bytes")
         if dtype in self._words and not np.bitwise_or.reduce(positions) % 4:
