@@ -64,6 +64,17 @@ def test_dropped_cycles_are_found_once_enough_was_made(monkeypatch: pytest.Monke
     assert [alive() is not None for alive in watched] == [False, False, True, True]
 
 
+def test_a_full_collection_by_someone_else_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gc, "LIMIT", 1_000)
+    with collector_paused():
+        made = [Node() for _ in range(2_000)]
+    gc.collect()
+    before = gc.get_stats()[2]["collections"]
+    with collector_paused():
+        del made
+    assert gc.get_stats()[2]["collections"] == before
+
+
 def test_an_error_inside_leaves_it_enabled() -> None:
     with pytest.raises(ValueError, match="broken"), collector_paused():
         raise ValueError("broken")

@@ -10,9 +10,14 @@ LIMIT: Final = 2_000_000
 
 
 class _Debt:
-    """How many objects became old without the collector's own count of them."""
+    """How many objects became old, without the collector's own count of them, since the last full collection."""
 
     objects = 0
+    collections = 0
+
+
+def _full_collections() -> int:
+    return int(gc.get_stats()[-1]["collections"])
 
 
 @contextmanager
@@ -24,9 +29,10 @@ def collector_paused() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    if _Debt.objects > LIMIT:
+    if _Debt.objects > LIMIT and _full_collections() == _Debt.collections:
         gc.collect()
-        _Debt.objects = 0
+    if _full_collections() != _Debt.collections:  # ours, or someone else's
+        _Debt.objects, _Debt.collections = 0, _full_collections()
     gc.disable()
     try:
         yield
