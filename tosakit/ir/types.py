@@ -123,10 +123,7 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 def byte_size(dtype: DType, shape: tuple[int, ...]) -> int:
     """Bytes that constant data of this dtype and shape takes in a file (without padding)."""
-    count = 1
-    for size in shape:
-        count *= size
-    return (count * BITS.get(dtype, 0) + 7) // 8
+    return (math.prod(shape) * BITS.get(dtype, 0) + 7) // 8
 
 
 def _unpack_bits(data: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray[np.uint8]:
@@ -151,21 +148,21 @@ def decode(data: "memoryview | bytes", dtype: DType, shape: tuple[int, ...]) -> 
 
 
 def _decode(data: "memoryview | bytes", dtype: DType, shape: tuple[int, ...]) -> Array:
-    if any(size < 0 for size in shape):
+    if min(shape, default=0) < 0:
         raise InvalidModel(f"constant of shape {list(shape)} has a negative dimension")
-    if len(shape) > _MAX_RANK or math.prod(size or 1 for size in shape) > _MAX_ELEMENTS:
+    count = math.prod(shape)
+    if len(shape) > _MAX_RANK or (count or math.prod([size or 1 for size in shape])) > _MAX_ELEMENTS:
         raise InvalidModel(f"constant of shape {list(shape)} is larger than any array can be")
     need = byte_size(dtype, shape)
     if len(data) < need:
         raise InvalidModel(f"constant data has {len(data)} bytes, {dtype.name} {list(shape)} needs {need}")
     raw = np.frombuffer(data, np.uint8, count=need) if need else np.empty(0, np.uint8)
-    count = int(np.prod(shape, dtype=np.int64))
     bits = BITS.get(dtype, 0)
     if dtype == DType.INT48:
         wide = np.zeros((count, 8), np.uint8)
-        wide[:, :6] = raw.reshape(count, 6)
-        wide[:, 6:] = np.where(wide[:, 5:6] & 0x80, 0xFF, 0)
+        wide[:, 2:] = raw.reshape(count, 6)
         values: Array = wide.view("<i8").reshape(shape)
+        values >>= 16
     elif bits in (4, 6):
         codes = _unpack_bits(raw, bits, count)
         values = ((codes ^ 8).astype(np.int8) - 8) if dtype == DType.INT4 else codes.view(numpy_dtype(dtype))

@@ -35,12 +35,12 @@ class Interval:
     @property
     def lowest(self) -> int:
         """Smallest value over all channels."""
-        return int(self.low.min()) if isinstance(self.low, np.ndarray) else self.low
+        return int(np.minimum.reduce(self.low, axis=None)) if isinstance(self.low, np.ndarray) else self.low
 
     @property
     def highest(self) -> int:
         """Largest value over all channels."""
-        return int(self.high.max()) if isinstance(self.high, np.ndarray) else self.high
+        return int(np.maximum.reduce(self.high, axis=None)) if isinstance(self.high, np.ndarray) else self.high
 
     @property
     def magnitude(self) -> int:
@@ -60,9 +60,10 @@ class Interval:
     @property
     def channels(self) -> int | None:
         """Number of channels that have bounds of their own; None where the bounds are integers."""
-        if not self.is_per_channel:
-            return None
-        return max(bound.size for bound in (self.low, self.high) if isinstance(bound, np.ndarray))
+        low, high = self.low, self.high
+        if isinstance(low, np.ndarray):
+            return max(low.size, high.size) if isinstance(high, np.ndarray) else low.size
+        return high.size if isinstance(high, np.ndarray) else None
 
     def within(self, low: int, high: int) -> bool:
         """True where no value of any channel is outside [low, high]."""
@@ -106,19 +107,24 @@ def greater(*bounds: Bound) -> Bound:
 
 def clip(interval: Interval, low: int, high: int) -> Interval:
     """The interval of ``min(max(value, low), high)``."""
-    if not interval.is_per_channel and interval.within(low, high):
+    if interval.within(low, high):
         return interval
     return Interval(lesser(greater(interval.low, low), high), lesser(greater(interval.high, low), high))
 
 
 def hull(*intervals: Interval) -> Interval:
     """The smallest interval around all of these."""
-    return Interval(lesser(*(i.low for i in intervals)), greater(*(i.high for i in intervals)))
+    return Interval(lesser(*[i.low for i in intervals]), greater(*[i.high for i in intervals]))
+
+
+def is_zero(a: Interval) -> bool:
+    """True where every value is 0, as that of zero points mostly is."""
+    return isinstance(a.low, int) and isinstance(a.high, int) and a.low == a.high == 0
 
 
 def add(a: Interval, b: Interval) -> Interval:
     """The interval of a sum."""
-    if not b.is_per_channel and b.low == b.high == 0:  # as zero points mostly are
+    if is_zero(b):
         return a
     if (a.is_per_channel or b.is_per_channel) and a.magnitude + b.magnitude >= LIMIT:
         a, b = a.overall, b.overall
@@ -132,7 +138,7 @@ def negative(a: Interval) -> Interval:
 
 def subtract(a: Interval, b: Interval) -> Interval:
     """The interval of a difference."""
-    return add(a, negative(b))
+    return a if is_zero(b) else add(a, negative(b))
 
 
 def times(a: Interval, factor: int) -> Interval:
@@ -204,11 +210,14 @@ def sizes(tensor: Tensor, count: int) -> list[int] | None:
 
 def of_constant(tensor: Tensor) -> Interval | None:
     """The interval of a CONST or CONST_SHAPE, for each index of the last axis; None without data or elements."""
-    if tensor.data is None or any(size <= 0 for size in tensor.shape):
+    if tensor.data is None or min(tensor.shape, default=1) <= 0:
         return None
     values = tensor.values()
     if values.size == 1:
         value = int(values.item())
         return Interval(value, value)
+    if values.ndim == 1:
+        ends = values.astype(np.int64)
+        return Interval(ends, ends)
     rows = values.reshape(-1, last(tensor))
     return Interval(rows.min(axis=0).astype(np.int64), rows.max(axis=0).astype(np.int64))

@@ -57,8 +57,9 @@ def accumulator(op: AnyOp, of: Lookup) -> Interval:
         taps = weights.reshape(-1, *shape[2:])  # [KH*KW, C, M]: input channel c gives output channels c*M ... c*M+M-1
         if x.is_per_channel and shape[2] != last(op.inputs[0]):
             x = x.overall
-        low, high = (np.broadcast_to(bound, taps.shape[1])[:, np.newaxis] for bound in arrays(x))
-        return _interval(*_dot(*_signed_sums(taps, axis=0), low, high, contract=False))
+        if x.is_per_channel:
+            x = Interval(*(np.broadcast_to(bound, taps.shape[1])[:, np.newaxis] for bound in arrays(x)))
+        return _interval(*_dot(*_signed_sums(taps, axis=0), x, contract=False))
     if x.is_per_channel and shape[-1] != last(op.inputs[0]):
         x = x.overall
     if isinstance(attrs, ops.TransposeConv2d):
@@ -148,7 +149,7 @@ def _centred_constant(tensor: Tensor, zero_point: Interval) -> NDArray[Any] | No
     values = constant(tensor)
     if values is None or zero_point.lowest != zero_point.highest or zero_point.magnitude >= 1 << 48:
         return None
-    if zero_point.lowest == 0:
+    if not zero_point.lowest:
         return values
     narrow = values.dtype == np.int8 and zero_point.magnitude <= 1 << 8
     centred: NDArray[Any] = values.astype("int16" if narrow else "int64") - zero_point.lowest
@@ -178,19 +179,17 @@ def _signed_sums(weights: NDArray[Any], axis: int | tuple[int, ...]) -> tuple[ND
 
 def _weighted_sum(weights: NDArray[Any], x: Interval) -> Interval:
     """The sums over taps and input channels, ``weights`` being [outputs, taps, channels of x]; shape [outputs]."""
-    low, high = arrays(x)
     axes = 1 if x.is_per_channel else (1, 2)
     rows = max(1, _BLOCK // weights[0].size)  # a few outputs at a time: sums are eight times as wide as weights
     blocks = [weights[first : first + rows] for first in range(0, len(weights), rows)]
-    sums = [_dot(*_signed_sums(block, axes), low, high, contract=x.is_per_channel) for block in blocks]
-    return _interval(*(np.concatenate(ends) for ends in zip(*sums, strict=True)))
+    sums = [_dot(*_signed_sums(block, axes), x, contract=x.is_per_channel) for block in blocks]
+    return _interval(*(sums[0] if len(sums) == 1 else map(np.concatenate, zip(*sums, strict=True))))
 
 
 def _dot(
     positive: NDArray[np.int64],
     negative: NDArray[np.int64],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
+    x: Interval,
     *,
     contract: bool,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -198,10 +197,11 @@ def _dot(
 
     The result holds int64, or Python's integers where that is not enough.
     """
+    low, high = arrays(x) if contract else (x.low, x.high)
     total = positive - negative
-    largest = int((total.sum(axis=-1) if contract else total).max()) * max(abs(int(low.min())), abs(int(high.max())))
+    largest = int((total.sum(axis=-1) if contract else total).max()) * x.magnitude
     if largest >= LIMIT:
-        positive, negative, low, high = (a.astype(object) for a in (positive, negative, low, high))
+        positive, negative, low, high = (np.asarray(a, object) for a in (positive, negative, low, high))
     combine = np.matmul if contract else np.multiply
     lower = combine(positive, low) + combine(negative, high)
     upper = combine(positive, high) + combine(negative, low)

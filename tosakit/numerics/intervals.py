@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tosakit.errors import InvalidArgument, InvalidModel
 from tosakit.ir import ops
@@ -20,7 +21,7 @@ from tosakit.ir.graph import AnyOp, Tensor
 from tosakit.ir.operator import Attributes
 from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics import _interval_logic, _interval_movement, _interval_ops, _interval_sums
-from tosakit.numerics._interval import UNBOUNDED, Handler, Interval, add, clip, fit, hull, last, of_constant
+from tosakit.numerics._interval import UNBOUNDED, Bound, Handler, Interval, add, clip, fit, hull, last, of_constant
 from tosakit.numerics._interval_ops import rescale_unclipped
 from tosakit.numerics._interval_sums import CONVOLUTIONS, accumulator
 
@@ -30,6 +31,8 @@ Range: TypeAlias = tuple[int, int]
 
 _RANGES: Mapping[DType, Range] = {**INTEGER_RANGES, DType.BOOL: (0, 1)}
 
+_WHOLE: Mapping[DType, Interval] = {dtype: Interval(*limits) for dtype, limits in _RANGES.items()}
+
 _HANDLERS: Mapping[type[Attributes], Handler] = {
     **_interval_ops.HANDLERS,
     **_interval_logic.HANDLERS,
@@ -37,6 +40,9 @@ _HANDLERS: Mapping[type[Attributes], Handler] = {
     **_interval_sums.HANDLERS,
     **{kind: accumulator for kind in CONVOLUTIONS},
 }
+
+_LONG = (DType.INT64, DType.SHAPE)
+_NARROW = (DType.INT8, DType.INT16)
 
 _WIDE_RESULTS = (
     *CONVOLUTIONS,
@@ -72,11 +78,11 @@ class Intervals:
         self._given: dict[Tensor, Interval] = dict(assumed or {})
         self._assumed = dict.fromkeys(self._given)
         for tensor, (low, high) in (inputs or {}).items():
-            smallest, largest = _range(tensor)
-            if not smallest <= low <= high <= largest:
+            whole = _whole(tensor)
+            if not whole.low <= low <= high <= whole.high:
                 raise InvalidArgument(
-                    f'range [{low}, {high}] given for tensor "{tensor.name}" is not within [{smallest}, {largest}], '
-                    f"the range of {tensor.dtype.name}"
+                    f'range [{low}, {high}] given for tensor "{tensor.name}" is not within [{whole.low}, '
+                    f"{whole.high}], the range of {tensor.dtype.name}"
                 )
             self._given[tensor] = Interval(int(low), int(high))
             self._assumed.pop(tensor, None)
@@ -96,18 +102,22 @@ class Intervals:
         for a cycle of operators.
         """
         known = self._known
-        if tensor in known:
-            return known[tensor]
+        if (found := known.get(tensor)) is not None:
+            return found
+        if (handler := self._handler(tensor)) is None:
+            known[tensor] = found = self._compute(tensor, None)
+            return found
         stack, opened = [tensor], dict[Tensor, list[Tensor]]()
         while stack:
             top = stack[-1]
             if top in known:
                 stack.pop()
                 continue
-            reads = opened[top] if top in opened else self._reads(top)
+            handler = self._handler(top)
+            reads = opened[top] if top in opened else [] if handler is None else self._reads(top)
             missing = [operand for operand in reads if operand not in known]
             if not missing:
-                known[stack.pop()] = self._compute(top)
+                known[stack.pop()] = self._compute(top, handler)
             elif top in opened:
                 raise InvalidModel(f'tensor "{top.name}" depends on itself; the graph has a cycle')
             else:
@@ -126,10 +136,10 @@ class Intervals:
         """
         if not isinstance(conv.attrs, CONVOLUTIONS):
             raise InvalidArgument(f"{conv!r} is no convolution, so it has no accumulator without a bias")
-        self.of(conv.output)
-        if conv.output not in self._sums:  # its range was given, or it has too few operands
-            self._sums[conv.output] = self._apply(conv, accumulator) or UNBOUNDED
-        return self._sums[conv.output]
+        _whole(conv.output)
+        for operand in self._reads(conv.output):
+            self.of(operand)
+        return self._sum(conv) or UNBOUNDED
 
     def unclipped(self, op: AnyOp) -> Interval:
         """What the first result of an operator would hold in exact arithmetic, from what its operands can hold.
@@ -144,7 +154,7 @@ class Intervals:
         """
         if not op.outputs:
             raise InvalidArgument(f"{op!r} has no result, so it has no interval")
-        _range(op.output)
+        _whole(op.output)
         if isinstance(op.attrs, CONVOLUTIONS):
             total = self.without_bias(op)
             if len(op.inputs) <= 2:
@@ -200,37 +210,44 @@ class Intervals:
         while todo:
             for reader in todo.pop().users:
                 for result in reader.outputs:
-                    if self._known.pop(result, None) is not None:
-                        self._sums.pop(result, None)
+                    was_known = self._known.pop(result, None) is not None
+                    if self._sums.pop(result, None) is not None or was_known:
                         todo.append(result)
 
     def _handler(self, tensor: Tensor) -> Handler | None:
         """What works out the tensor's interval from those of operands; None where nothing or something else does."""
         op = tensor.producer
-        if op is None or tensor in self._given or tensor.extras.variable or op.outputs[0] is not tensor:
+        handler = None if op is None else _HANDLERS.get(type(op.attrs))
+        if handler is None or op is None or tensor in self._given:
             return None
-        return None if _is_illegally_narrow(op) else _HANDLERS.get(type(op.attrs))
+        if tensor.extras.variable or op.outputs[0] is not tensor or _is_illegally_narrow(op):
+            return None
+        return handler
 
     def _reads(self, tensor: Tensor) -> list[Tensor]:
-        """The tensors whose intervals go into that of ``tensor``, but for constants, which are looked up directly."""
-        op = tensor.producer
-        if op is None or not op.inputs or self._handler(tensor) is None:
-            return []
-        return [operand for operand in op.inputs if operand.dtype in _RANGES and not operand.is_constant]
+        """The operands whose intervals go into that of ``tensor``, but for constants, which are looked up directly."""
+        operands = tensor.producer.inputs if tensor.producer else ()
+        return [operand for operand in operands if operand.dtype in _RANGES and not operand.is_constant]
 
-    def _compute(self, tensor: Tensor) -> Interval:
-        smallest, largest = _range(tensor)
+    def _compute(self, tensor: Tensor, handler: Handler | None) -> Interval:
+        whole = _whole(tensor)
         op, interval = tensor.producer, self._given.get(tensor)
-        if interval is None and tensor.is_constant:
+        if handler is not None and op is not None:
+            interval = self._sum(op) if handler is accumulator else self._apply(op, handler)
+            if interval is not None and handler is accumulator:
+                interval = add(interval, fit(self._look_up(op.inputs[2]), last(tensor)))
+        elif interval is None and tensor.is_constant:
             interval = of_constant(tensor)
-        elif op is not None and (handler := self._handler(tensor)) is not None:
-            interval = self._apply(op, handler)
-            if interval is not None and isinstance(op.attrs, CONVOLUTIONS):
-                self._sums[tensor] = _settled(interval, tensor)
-                interval = add(self._sums[tensor], fit(self._look_up(op.inputs[2]), last(tensor)))
         if interval is None:
-            return Interval(smallest, largest)
-        return _settled(clip(interval, smallest, largest), tensor)
+            return whole
+        return _settled(clip(interval, whole.lowest, whole.highest), tensor)
+
+    def _sum(self, conv: AnyOp) -> Interval | None:
+        """What a convolution sums up before the bias, remembered; None for one with too few operands."""
+        known = self._sums.get(conv.output)
+        if known is None and (known := self._apply(conv, accumulator)) is not None:
+            self._sums[conv.output] = known = _settled(known, conv.output) if self._handler(conv.output) else known
+        return known
 
     def _apply(self, op: AnyOp, handler: Handler) -> Interval | None:
         """Call a handler, with the intervals of the operands worked out; None for an operator with too few operands."""
@@ -238,14 +255,14 @@ class Intervals:
 
     def _look_up(self, tensor: Tensor) -> Interval:
         """The interval of an operand; where a faulty graph has no integers there, one that promises nothing."""
-        if tensor in self._known:
-            return self._known[tensor]
+        if (known := self._known.get(tensor)) is not None:
+            return known
         return self.of(tensor) if tensor.dtype in _RANGES else Interval(*INTEGER_RANGES[DType.INT64])
 
 
 def _is_illegally_narrow(op: AnyOp) -> bool:
     """True for an int8 or int16 result that TOSA does not define: its producer means scales unknown to the graph."""
-    if op.output.dtype not in (DType.INT8, DType.INT16):
+    if op.output.dtype not in _NARROW:
         return False
     if isinstance(op.attrs, ops.Table):
         return op.output.dtype == DType.INT16
@@ -254,10 +271,10 @@ def _is_illegally_narrow(op: AnyOp) -> bool:
     return isinstance(op.attrs, _WIDE_RESULTS)
 
 
-def _range(tensor: Tensor) -> Range:
-    if tensor.dtype not in _RANGES:
+def _whole(tensor: Tensor) -> Interval:
+    if (whole := _WHOLE.get(tensor.dtype)) is None:
         raise InvalidArgument(f'tensor "{tensor.name}" holds {tensor.dtype.name} values; only integers have intervals')
-    return _RANGES[tensor.dtype]
+    return whole
 
 
 def _settled(interval: Interval, tensor: Tensor) -> Interval:
@@ -266,10 +283,21 @@ def _settled(interval: Interval, tensor: Tensor) -> Interval:
     if channels is None:
         return interval
     # arithmetic on channels needs numbers below 2**48
-    if channels == 1 or channels != last(tensor) or tensor.dtype in (DType.INT64, DType.SHAPE):
+    if channels == 1 or channels != last(tensor) or tensor.dtype in _LONG:
         return interval.overall
-    low, high = (np.full(channels, bound, np.int64) for bound in (interval.low, interval.high))
-    if (low == low[0]).all() and (high == high[0]).all():
+    if _is_uniform(interval.low) and _is_uniform(interval.high):
         return interval.overall
+    low, high = _for_each(interval.low, channels), _for_each(interval.high, channels)
     low.flags.writeable = high.flags.writeable = False
     return Interval(low, high)
+
+
+def _is_uniform(bound: Bound) -> bool:
+    """True where all channels have the same; the ends tell most others."""
+    return not isinstance(bound, np.ndarray) or bool(bound[0] == bound[-1] and (bound == bound[0]).all())
+
+
+def _for_each(bound: Bound, channels: int) -> NDArray[np.int64]:
+    if isinstance(bound, np.ndarray) and bound.dtype == np.int64 and bound.shape == (channels,):
+        return bound
+    return np.full(channels, bound, np.int64)
