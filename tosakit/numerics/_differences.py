@@ -228,18 +228,45 @@ def _cast(op: AnyOp, view: View) -> "Bound | Unbounded":
 
 
 # -------------------------------------------------------------------------------------------------- TABLE
-def table_values(op: AnyOp, view: View) -> "NDArray[np.int64] | Unbounded":
-    """What a TABLE gives for the codes that either execution can have."""
+@dataclass(frozen=True)
+class Table:
+    """The constant entries of a TABLE, and the first and last code that either execution can have.
+
+    Between the entries of a wide one, which are 128 codes apart, its values rise and fall evenly.
+    """
+
+    entries: NDArray[np.int64]
+    first: int
+    last: int
+    is_wide: bool
+
+    @property
+    def values(self) -> NDArray[np.int64]:
+        """What the TABLE gives for each code."""
+        if not self.is_wide:
+            return self.entries[self.first + 128 : self.last + 129]
+        codes = np.arange(self.first, self.last + 1)
+        index, entries = (codes >> 7) + 256, self.entries
+        return np.asarray(entries[index] * 128 + (entries[index + 1] - entries[index]) * (codes & 127), np.int64)
+
+    @property
+    def steepest_step(self) -> int:
+        """Largest difference of the values of two codes next to each other."""
+        if self.first == self.last:
+            return 0
+        if not self.is_wide:
+            return steepest(self.values, 1)
+        return steepest(self.entries[(self.first >> 7) + 256 : (self.last - 1 >> 7) + 258], 1)
+
+
+def table_of(op: AnyOp, view: View) -> Table | Unbounded:
+    """The part of a TABLE that either execution can reach."""
     table, x = constant(op.inputs[1]), op.inputs[0]
-    wide = x.dtype == DType.INT16
-    if table is None or table.size != (513 if wide else 256) or x.dtype not in (DType.INT8, DType.INT16):
+    is_wide = x.dtype == DType.INT16
+    if table is None or table.size != (513 if is_wide else 256) or x.dtype not in (DType.INT8, DType.INT16):
         return Unbounded("TABLE is no constant")
-    entries, reach = table.reshape(-1).astype(np.int64), clip(view.either(x), *INTEGER_RANGES[x.dtype])
-    if not wide:
-        return entries[reach.lowest + 128 : reach.highest + 129]
-    codes = np.arange(reach.lowest, reach.highest + 1)
-    index = (codes >> 7) + 256
-    return np.asarray(entries[index] * 128 + (entries[index + 1] - entries[index]) * (codes & 127), np.int64)
+    reach = clip(view.either(x), *INTEGER_RANGES[x.dtype])
+    return Table(table.reshape(-1).astype(np.int64), reach.lowest, reach.highest, is_wide)
 
 
 def steepest(values: NDArray[np.int64], width: int) -> int:

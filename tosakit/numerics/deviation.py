@@ -30,7 +30,7 @@ from tosakit.numerics._differences import (
     must_agree,
     reach,
     steepest,
-    table_values,
+    table_of,
 )
 from tosakit.numerics._interval import Bound, constant, operand
 from tosakit.numerics.intervals import Intervals
@@ -95,8 +95,8 @@ def _shifted(op: AnyOp, view: View) -> "Bound | Unbounded":
 
 def _table(op: AnyOp, view: View) -> "Bound | Unbounded":
     """The largest difference between what codes in reach give that are at most the error apart."""
-    values = table_values(op, view)
-    return values if isinstance(values, Unbounded) else steepest(values, view.off(op.inputs[0]).highest)
+    table = table_of(op, view)
+    return table if isinstance(table, Unbounded) else steepest(table.values, view.off(op.inputs[0]).highest)
 
 
 _RULES: "Mapping[type[Attributes], Rule]" = {

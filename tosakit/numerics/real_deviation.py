@@ -40,7 +40,7 @@ from tosakit.numerics._differences import (
     must_agree,
     reach,
     steepest,
-    table_values,
+    table_of,
 )
 from tosakit.numerics._interval import Bound, constant, operand, subtract
 from tosakit.numerics.intervals import Intervals
@@ -177,11 +177,11 @@ def _average(op: AnyOp, view: View) -> "Bound | Unbounded":
 
 
 def _table(op: AnyOp, view: View) -> "Bound | Unbounded":
-    values, error = table_values(op, view), view.off(op.inputs[0]).highest
-    if isinstance(values, Unbounded):
-        return values
-    codes = -(-error >> UNIT_BITS)
-    return min(steepest(values, 1) * error, steepest(values, codes) << UNIT_BITS) if codes else 0
+    table, error = table_of(op, view), view.off(op.inputs[0]).highest
+    if isinstance(table, Unbounded):
+        return table
+    codes, by_steps = -(-error >> UNIT_BITS), table.steepest_step * error
+    return by_steps if codes <= 1 else min(by_steps, steepest(table.values, codes) << UNIT_BITS)
 
 
 def _shifted(op: AnyOp, view: View) -> "Bound | Unbounded":
