@@ -31,24 +31,23 @@ def _merge(block: Graph) -> list[Event]:
     for op in block.ops:
         if not isinstance(op.attrs, CONSTANTS) or len(op.outputs) != 1:
             continue
-        if not _may_share(block, op.output):
+        constant = op.output
+        if not _may_share(block, constant):
             continue
-        kept = first.setdefault(_key(op.output), op.output)
-        if kept is not op.output:
+        kept = first.setdefault(_key(constant), constant)
+        if kept is not constant:
             text = describe(op)
-            block.replace_uses(op.output, kept)
+            block.replace_uses(constant, kept)
             block.erase(op)
             events.append(Event(TRANSFORM.name, block.name, (text,), TRANSFORM.contract, f'now "{kept.name}"'))
     return events
 
 
 def _may_share(block: Graph, constant: Tensor) -> bool:
-    if constant.data is None:
-        return False
-    users = constant.users
-    if any([isinstance(user.attrs, ops.Rescale) for user in users]):
-        return False
-    return not any(user is block.exit or user.is_stateful for user in users)
+    for user in constant.users:
+        if isinstance(user.attrs, ops.Rescale) or user is block.exit or user.is_stateful:
+            return False
+    return constant.data is not None
 
 
 def _key(constant: Tensor) -> tuple[Any, ...]:

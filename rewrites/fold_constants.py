@@ -53,7 +53,10 @@ class Plan:
 def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An operator with a result that all depends on constants, known exactly, and small enough."""
     op = match[OPERATOR]
-    if not op.inputs or not all(tensor.is_constant for tensor in op.inputs) or op.is_stateful:
+    for tensor in op.inputs:
+        if not tensor.is_constant:
+            return None
+    if not op.inputs or op.is_stateful:
         return None
     if not op.output.is_used or (context.target and not _is_demanded(op.output)):
         return None

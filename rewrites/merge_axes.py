@@ -58,7 +58,7 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     """An operator with a tensor of more than six axes."""
     op = match[MERGED]
     tensors = (*op.outputs, *op.inputs)
-    if max(len(tensor.shape) for tensor in tensors) <= HIGHEST_RANK or not context.options.acts(context.target):
+    if max([len(tensor.shape) for tensor in tensors]) <= HIGHEST_RANK or not context.options.acts(context.target):
         return None
     for tensor in tensors:
         if tensor.dtype != DType.SHAPE and min(tensor.shape, default=1) < 1:

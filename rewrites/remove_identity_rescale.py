@@ -16,16 +16,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rewrites._channels import numbers, rounded
 from tosakit.engine.contract import Exact
 from tosakit.engine.pattern import Capture, Match
 from tosakit.engine.rule import Context, Refusal, Replacement, Rule, describe
 from tosakit.errors import TosakitError
 from tosakit.ir import ops
-from tosakit.ir.enums import DType
+from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import AnyOp, Op, Tensor
-from tosakit.ir.types import BITS
+from tosakit.ir.types import BITS, INTEGER_RANGES
 from tosakit.numerics.intervals import Intervals
-from tosakit.numerics.rescale import rescale
+from tosakit.numerics.rescale import required_limits, rescale
+from tosakit.numerics.scale import MAX_SHIFT, MIN_SHIFT
 
 RESCALE = Capture(ops.Rescale, operands=(None, None, None, None, None))
 
@@ -53,32 +55,64 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
     if not all(tensor.is_constant for tensor in constants):
         return Refusal("its multiplier, shift and zero points are not all constants")
     try:
-        multiplier, shift, input_zp, output_zp = (tensor.values() for tensor in constants)
+        _, _, input_zp, output_zp = (tensor.values() for tensor in constants)
         if input_zp.tolist() != output_zp.tolist():
             return None
-        values = _differences(op, context.intervals)
-        scaled = rescale(
-            values,
-            multiplier,
-            shift,
-            scale32=op.attrs.scale32,
-            out_bits=32,
-            rounding_mode=op.attrs.rounding_mode,
-            per_channel=op.attrs.per_channel,
-        )
+        keeps: bool | Refusal | None = _pair_keeps(op, context.intervals)
+        if keeps is None:
+            keeps = _keeps(op, context.intervals)
     except TosakitError as error:
         return Refusal(f"what it computes is not known: {error}")
-    if np.any((scaled.values != values) & ~scaled.unpredictable):
+    if keeps is not True:
+        return keeps or None
+    accumulator = _accumulator(x)
+    if accumulator is not None:
+        return Refusal(f"it reads an accumulator ({describe(accumulator)}), and targets expect a RESCALE there")
+    return Plan(x)
+
+
+def _pair_keeps(op: Op[ops.Rescale], intervals: Intervals) -> bool | None:
+    """:func:`_keeps` of one pair for all channels, without arrays; None for any other, and for what is refused."""
+    attrs, (x, multiplier, shift, input_zp, _) = op.attrs, op.inputs
+    if attrs.input_unsigned or attrs.per_channel or attrs.rounding_mode != RoundingMode.SINGLE_ROUND:
         return None
+    if multiplier.dtype not in INTEGER_RANGES or shift.dtype not in INTEGER_RANGES:
+        return None
+    m, s = numbers(multiplier), numbers(shift)
+    if not isinstance(m, int) or not isinstance(s, int) or max(len(multiplier.shape), len(shift.shape)) > 1:
+        return None
+    if not 0 <= m < 1 << (31 if attrs.scale32 else 15) or not MIN_SHIFT <= s <= MAX_SHIFT:
+        return None
+    first, last = required_limits(m, s, scale32=attrs.scale32)
+    value, zero_point = intervals.of(x), int(input_zp.values().item())
+    ends = value.lowest - zero_point, value.highest - zero_point
+    predictable = [end for end in ends if first <= end <= last]
+    if any([rounded(end * m, s) != end for end in predictable]):
+        return False
+    return True if len(predictable) == len(ends) else None
+
+
+def _keeps(op: Op[ops.Rescale], intervals: Intervals) -> bool | Refusal:
+    """Whether the ends of what the operand can hold stay as they are; a Refusal where they are unpredictable."""
+    x, multiplier, shift, _, _ = op.inputs
+    values = _differences(op, intervals)
+    scaled = rescale(
+        values,
+        multiplier.values(),
+        shift.values(),
+        scale32=op.attrs.scale32,
+        out_bits=32,
+        rounding_mode=op.attrs.rounding_mode,
+        per_channel=op.attrs.per_channel,
+    )
+    if np.any((scaled.values != values) & ~scaled.unpredictable):
+        return False
     if np.any(scaled.unpredictable):
         return Refusal(
             f'"{x.name}" holds values from {values.min()} to {values.max()} from its zero point, and the RESCALE is '
             f"unpredictable at {values[scaled.unpredictable][0]}"
         )
-    accumulator = _accumulator(x)
-    if accumulator is not None:
-        return Refusal(f"it reads an accumulator ({describe(accumulator)}), and targets expect a RESCALE there")
-    return Plan(x)
+    return True
 
 
 def _differences(op: Op[ops.Rescale], intervals: Intervals) -> npt.NDArray[np.int64]:

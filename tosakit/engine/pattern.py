@@ -28,8 +28,21 @@ class Capture(Generic[A_co]):
         single_reader: bool = False,
     ) -> None:
         self.kinds = kinds
+        self._types = dict.fromkeys(kinds)
         self.operands = tuple(operands)
         self.single_reader = single_reader
+
+    def fits(self, op: AnyOp) -> bool:
+        """True where the operator is of one of the kinds and, if demanded, has a single reader; operands aside.
+
+        Nothing fits a foreign operator, which no rule may touch.
+        """
+        attrs = op.attrs
+        if type(attrs) not in self._types and not isinstance(attrs, self.kinds):
+            return False
+        if isinstance(attrs, Foreign):
+            return False
+        return not self.single_reader or bool(op.outputs and op.output.single_user)
 
     def __iter__(self) -> Iterator["Capture[Attributes]"]:
         """This capture and every one below it, root first."""
@@ -61,19 +74,15 @@ class Match:
 
 
 def match_at(pattern: Capture[Attributes], op: AnyOp) -> Match | None:
-    """Match ``pattern`` with its root at ``op``; None where it does not fit. O(size of the pattern).
-
-    Nothing matches a foreign operator, which no rule may touch.
-    """
+    """Match ``pattern`` with its root at ``op``; None where it does not fit. O(size of the pattern)."""
+    if not pattern.operands:
+        return Match(op, {pattern: op}, {}) if pattern.fits(op) else None
     found_ops: dict[Capture[Attributes], AnyOp] = {}
     found_values: dict[AnyValue, Tensor] = {}
     todo: list[tuple[Capture[Attributes], AnyOp]] = [(pattern, op)]
     while todo:
         capture, candidate = todo.pop()
-        attrs = candidate.attrs
-        if not isinstance(attrs, capture.kinds) or isinstance(attrs, Foreign):
-            return None
-        if capture.single_reader and (not candidate.outputs or candidate.output.single_user is None):
+        if not capture.fits(candidate):
             return None
         if found_ops.setdefault(capture, candidate) is not candidate:
             return None
