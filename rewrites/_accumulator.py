@@ -7,7 +7,6 @@ shift, and ``R`` is its rounding, ``R(x) = floor(x + 1/2)``.
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from rewrites._channels import (
     Numbers,
@@ -15,13 +14,11 @@ from rewrites._channels import (
     columns,
     constant,
     extent,
-    farthest,
     is_one,
     joined,
     least,
     most,
     numbers,
-    rounded,
 )
 from tosakit.backend.targets import BIAS_BITS, SMALL, U85, family
 from tosakit.engine.rule import Refusal, describe
@@ -188,6 +185,8 @@ def narrowed(builder: Builder, accumulator: Tensor, pre_shift: Numbers) -> Tenso
 def clipped_to_int48(interval: Interval) -> tuple[Numbers, Numbers]:
     """The bounds of an accumulator; one outside INT48 is unpredictable, so they end there."""
     limits = INTEGER_RANGES[DType.INT48]
+    if interval.within(*limits):
+        return interval.low, interval.high
     return clipped(interval.low, *limits), clipped(interval.high, *limits)
 
 
@@ -196,20 +195,24 @@ def pre_shifts(low: Numbers, high: Numbers, addend: Numbers) -> Numbers:
 
     They count in units of 2^j; the values reach from ``low`` to ``high``.
     """
-    if all(_sums_fit_int32(least(low), most(high), extreme, 0) for extreme in (least(addend), most(addend))):
+    lowest, highest = least(low), most(high)
+    if all([_sums_fit_int32(lowest, highest, extreme, 0) for extreme in (least(addend), most(addend))]):
         return 0
-    bits = np.frexp(np.atleast_1d(np.maximum(farthest(low, high), np.abs(addend))))[1]
-    j = np.maximum(bits.astype(np.int64) - 32, 0)  # with less, 33 bits are left
-    while not (fits := _sums_fit_int32(low, high, addend, j)).all():
-        j = j + ~fits
-    return joined(j)
+    return joined([_pre_shift(*channel) for channel in columns(low, high, addend)])
 
 
-def _sums_fit_int32(low: Numbers, high: Numbers, addend: Numbers, j: Numbers) -> npt.NDArray[np.bool_]:
-    a, b, c = (rounded(values, j) for values in (low, high, addend))
+def _pre_shift(low: int, high: int, addend: int) -> int:
+    j = max(max(abs(low), abs(high), abs(addend)).bit_length() - 32, 0)  # with less, 33 bits are left
+    while not _sums_fit_int32(low, high, addend, j):
+        j += 1
+    return j
+
+
+def _sums_fit_int32(low: int, high: int, addend: int, j: int) -> bool:
+    half = 1 << j >> 1
+    a, b, c = (low + half) >> j, (high + half) >> j, (addend + half) >> j
     first, last = INTEGER_RANGES[DType.INT32]
-    smallest, largest = np.minimum(np.minimum(a, c), a + c), np.maximum(np.maximum(b, c), b + c)
-    return np.asarray((first <= smallest) & (largest <= last))
+    return first <= min(a, c, a + c) and max(b, c, b + c) <= last
 
 
 def within_int48(low: int, high: int) -> bool:

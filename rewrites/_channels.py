@@ -3,7 +3,8 @@
 Arithmetic is written once for both: a Python integer is many times quicker than an array of one element.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -28,6 +29,11 @@ def numbers(tensor: Tensor) -> Numbers:
 def of_array(values: Array) -> Numbers:
     """Integers of any type and shape, flattened."""
     return int(values.item()) if values.size == 1 else values.reshape(-1).astype(np.int64)
+
+
+def of_list(values: Sequence[int]) -> Numbers:
+    """One integer, or an array of several."""
+    return values[0] if len(values) == 1 else np.array(values, np.int64)
 
 
 def least(values: Numbers) -> int:
@@ -57,9 +63,16 @@ def farthest(low: Numbers, high: Numbers) -> Numbers:
     return np.maximum(np.abs(low), np.abs(high))
 
 
-def joined(values: Integers) -> Numbers:
-    """The one integer where all channels have the same, else the array."""
-    return int(values[0]) if (values == values[0]).all() else values
+def joined(values: Sequence[int]) -> Numbers:
+    """The one integer where all channels have the same, else an array."""
+    return values[0] if min(values) == max(values) else np.array(values, np.int64)
+
+
+def largest_ratio(ratios: Iterable[tuple[int, int]]) -> Fraction:
+    """The largest of the numbers ``n / 2**k``, given as (n, k)."""
+    pairs = list(ratios)
+    bits = max([k for _, k in pairs])
+    return Fraction(max([n << (bits - k) for n, k in pairs]), 1 << bits)
 
 
 def columns(*values: Numbers) -> Iterator[tuple[int, ...]]:

@@ -16,7 +16,7 @@ from rewrites._accumulator import (
     saturates_at,
     why_not_shifted,
 )
-from rewrites._channels import Numbers, clipped, columns, farthest, least, most, of_array, rounded
+from rewrites._channels import Numbers, clipped, columns, farthest, largest_ratio, least, most, of_list, rounded
 from tosakit.engine.contract import Contract, Exact, WithinLsb
 from tosakit.engine.rule import Refusal
 from tosakit.errors import InvalidArgument
@@ -24,7 +24,7 @@ from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
 from tosakit.ir.types import INTEGER_RANGES
 from tosakit.numerics.intervals import Interval, Intervals
-from tosakit.numerics.scale import MAX_SHIFT, multiplier_and_shift
+from tosakit.numerics.scale import MAX_SHIFT, closest_pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +86,14 @@ def _behind(first: Reader, readers: Sequence[Reader], low: Numbers, high: Number
         if least(reader.multiplier) == 0:
             return Refusal(f"{reader.name} has multiplier 0, which is no multiple of the scale of {first.name}")
         ratios = _ratios(reader, first)
-        if min(ratios) < Fraction(1, 1 << (MAX_SHIFT + 1)):
-            return Refusal(f"{reader.name} has {float(min(ratios)):.3g} times the scale of {first.name}, too little")
+        if any([p << (MAX_SHIFT + 1) < q for p, q in ratios]):
+            smallest = min([p / q for p, q in ratios])
+            return Refusal(f"{reader.name} has {smallest:.3g} times the scale of {first.name}, too little")
         try:
-            found = multiplier_and_shift(ratios, 32)
+            multipliers, shifts = closest_pairs(ratios, 32)
         except InvalidArgument as error:
             return Refusal(f"{reader.name} cannot be derived from {first.name}: {error}")
-        pair = Pair(of_array(found.multiplier), of_array(found.shift), True)
+        pair = Pair(of_list(multipliers), of_list(shifts), True)
         reason = outside_required_range(
             low, high, pair.multiplier, pair.shift, scale32=True, output_zp=reader.output_zp
         )
@@ -100,9 +101,9 @@ def _behind(first: Reader, readers: Sequence[Reader], low: Numbers, high: Number
             return Refusal(f"{reader.name} cannot be derived from {first.name}: {reason}")
         limit = saturates_at(reader.op.output.dtype, reader.output_zp)
         reach = farthest(low, high) if len(ratios) > 1 else most(farthest(low, high))
-        for ratio, (m, s, value) in zip(ratios, columns(pair.multiplier, pair.shift, reach), strict=True):
-            off = abs(Fraction(m, 1 << s) - ratio)
-            worst = max(worst, ratio / 2 + min(value, math.ceil(limit / ratio)) * off)
+        for (p, q), (m, s, value) in zip(ratios, columns(pair.multiplier, pair.shift, reach), strict=True):
+            relevant, wanted = min(value, -(-limit * q // p)), p << s  # r, where M / 2^S is m * q
+            worst = max(worst, Fraction(wanted + 2 * relevant * abs(m * q - wanted), q << (s + 1)))
         others.append((reader, pair))
     because = f"derived from {first.name}, at most {float(worst):.3g} LSB before the last rounding"
     return Form(first, 0, tuple(others), WithinLsb(float(math.ceil(worst)), because))
@@ -112,10 +113,10 @@ def _scaled(values: Numbers, reader: Reader) -> Numbers:
     return rounded(values * reader.multiplier, reader.shift)
 
 
-def _ratios(reader: Reader, first: Reader) -> list[Fraction]:
-    """The scale of ``reader`` divided by that of ``first``, by channel."""
+def _ratios(reader: Reader, first: Reader) -> list[tuple[int, int]]:
+    """Numerator and denominator of the scale of ``reader`` divided by that of ``first``, by channel."""
     numbers = columns(reader.multiplier, reader.shift, first.multiplier, first.shift)
-    return [Fraction(m << s0, m0 << s) for m, s, m0, s0 in numbers]
+    return [(m << s0, m0 << s) for m, s, m0, s0 in numbers]
 
 
 def _shifted(readers: Sequence[Reader], low: Numbers, high: Numbers) -> Form | Refusal:
@@ -123,13 +124,13 @@ def _shifted(readers: Sequence[Reader], low: Numbers, high: Numbers) -> Form | R
     j = pre_shifts(low, high, 0)
     low, high, error = rounded(low, j), rounded(high, j), 1 << j >> 1
     others: list[tuple[Reader, Pair]] = []
-    worst = Fraction(0)
+    errors: list[tuple[int, int]] = []
     for reader in readers:
         if (reason := why_not_shifted(reader, low, high, j)) is not None:
             return Refusal(reason)
-        numbers = columns(reader.multiplier, reader.shift, error)
-        worst = max(worst, *(Fraction(m * e, 1 << s) for m, s, e in numbers))
+        errors += [(m * e, s) for m, s, e in columns(reader.multiplier, reader.shift, error)]
         others.append((reader, Pair(reader.multiplier, reader.shift - j, False)))
+    worst = largest_ratio(errors)
     because = (
         f"accumulator rounded to multiples of 2^{most(j)}, at most {float(worst):.3g} LSB before the last rounding"
     )

@@ -19,7 +19,7 @@ from rewrites._accumulator import (
     pre_shifts,
     saturates_at,
 )
-from rewrites._channels import Numbers, columns, extent, farthest, most, numbers, of_array, rounded
+from rewrites._channels import Numbers, columns, extent, farthest, least, most, numbers, of_list, rounded
 from tosakit.engine.contract import WithinLsb
 from tosakit.engine.rule import Refusal
 from tosakit.errors import InvalidArgument
@@ -29,7 +29,7 @@ from tosakit.ir.graph import Op
 from tosakit.ir.types import INTEGER_RANGES, Array
 from tosakit.numerics.intervals import Interval
 from tosakit.numerics.rescale import pair_error_bound
-from tosakit.numerics.scale import MAX_SHIFT, MIN_SHIFT, multiplier_and_shift
+from tosakit.numerics.scale import MAX_SHIFT, MIN_SHIFT, closest_pairs
 
 _SHIFTS = (-64, 127)
 """Shifts outside these limits are never part of a scale that RESCALE can express."""
@@ -51,21 +51,21 @@ class Meaning:
     high: Numbers
 
     @cached_property
-    def scales(self) -> list[Fraction]:
-        """The exact scale, or one for each channel."""
-        pairs = columns(self.multiplier, self.shift)
-        return [Fraction(m, 1 << s) if s >= 0 else Fraction(m << -s) for m, s in pairs]
+    def scales(self) -> list[tuple[int, int]]:
+        """Numerator and denominator of the exact scale, or of one for each channel."""
+        return [(m, 1 << s) if s >= 0 else (m << -s, 1) for m, s in columns(self.multiplier, self.shift)]
+
+    def scales_after(self, pre_shift: int) -> list[tuple[int, int]]:
+        """The scales of values that count in units of 2^pre_shift."""
+        return [(p << pre_shift, q) for p, q in self.scales] if pre_shift else self.scales
 
     @property
     def relevant(self) -> list[int]:
         """For each scale, the largest ``|v|`` whose error counts: larger ones saturate, and are off by no more."""
         limit = saturates_at(self.dtype, self.output_zp)
-        reach = farthest(self.low, self.high)
-        ratios = [scale.as_integer_ratio() for scale in self.scales]
-        if len(ratios) == 1:
-            reach = most(reach)
-        values = [reach] * len(ratios) if isinstance(reach, int) else reach.tolist()
-        return [min(v, -(-limit * q // p)) for v, (p, q) in zip(values, ratios, strict=True)]
+        reach, scales = farthest(self.low, self.high), self.scales
+        values = [most(reach)] * len(scales) if isinstance(reach, int) or len(scales) == 1 else reach.tolist()
+        return [min(v, -(-limit * q // p)) for v, (p, q) in zip(values, scales, strict=True)]
 
     def real_values(self, accumulator: Array) -> Array:
         """``v * m / 2^s + zero point`` of accumulator values, each the double nearest to the exact number."""
@@ -91,32 +91,36 @@ def meaning_of(op: Op[ops.Rescale], interval: Interval) -> Meaning | Refusal:
     """What ``op`` stands for on values of ``interval``; a Refusal where that is not a positive, known scale."""
     if len(op.inputs) != len(op.attrs.OPERANDS):
         return Refusal("operands are missing")
-    x = op.inputs[0]
-    for operand, tensor in zip(op.attrs.OPERANDS[1:], op.inputs[1:], strict=True):
+    x, *constants = op.inputs
+    for operand, tensor in zip(op.attrs.OPERANDS[1:], constants, strict=True):
         if not tensor.is_constant or tensor.dtype not in INTEGER_RANGES:
             return Refusal(f'{operand} "{tensor.name}" is no integer constant')
     channels = x.shape[-1] if op.attrs.per_channel and x.shape else 1
-    sizes = (channels, channels, 1, 1)
-    for operand, tensor, size in zip(op.attrs.OPERANDS[1:], op.inputs[1:], sizes, strict=True):
-        if (given := extent(tensor)[0]) != size:
+    extents = [extent(tensor) for tensor in constants]
+    for operand, (given, _, _), size in zip(op.attrs.OPERANDS[1:], extents, (channels, channels, 1, 1), strict=True):
+        if given != size:
             return Refusal(f"{operand} has {given} values where {size} are needed")
-    multiplier, shift, input_zp, output_zp = (numbers(tensor) for tensor in op.inputs[1:])
+    (_, smallest, _), (_, first, last), (_, _, input_zp), (_, _, output_zp) = extents
     if op.attrs.input_unsigned or op.attrs.output_unsigned:
         return Refusal("RESCALE of INT48 knows no unsigned input or output")
     if op.output.dtype not in (DType.INT8, DType.INT16, DType.INT32):
         return Refusal(f"RESCALE of INT48 to {op.output.dtype.name} does not exist")
-    if most(input_zp):
+    if input_zp:
         return Refusal(f"INT48 has no zero point, and input_zp is {input_zp}")
     low, high = INTEGER_RANGES[op.output.dtype] if op.output.dtype == DType.INT8 else (0, 0)
-    if not low <= most(output_zp) <= high:
+    if not low <= output_zp <= high:
         return Refusal(f"output_zp {output_zp} is outside [{low}, {high}], the zero points of {op.output.dtype.name}")
-    for channel, (m, s) in enumerate(columns(multiplier, shift)):
-        if m <= 0 or not _SHIFTS[0] <= s <= _SHIFTS[1]:
-            return Refusal(f"multiplier {m} with shift {s} in channel {channel} is no scale that RESCALE can express")
+    multiplier, shift = numbers(constants[0]), numbers(constants[1])
+    if smallest <= 0 or first < _SHIFTS[0] or last > _SHIFTS[1]:
+        for channel, (m, s) in enumerate(columns(multiplier, shift)):
+            if m <= 0 or not _SHIFTS[0] <= s <= _SHIFTS[1]:
+                return Refusal(
+                    f"multiplier {m} with shift {s} in channel {channel} is no scale that RESCALE can express"
+                )
     return Meaning(
         multiplier,
         shift,
-        most(output_zp),
+        output_zp,
         op.output.dtype,
         op.attrs.rounding_mode,
         *clipped_to_int48(interval),
@@ -133,12 +137,11 @@ def one_step(meaning: Meaning) -> Form | Refusal:
         return Refusal(f"the accumulator is not proved to keep the result in INT32: {reason}")
     scales = meaning.scales
     bound = _error_bound(scales, *pair, meaning.relevant)
-    ratios = [scale.as_integer_ratio() for scale in scales]
-    off = max(abs(m * q - (p << s)) / (p << s) for (m, s), (p, q) in zip(columns(*pair), ratios, strict=True))
+    off = max([abs(m * q - (p << s)) / (p << s) for (m, s), (p, q) in zip(columns(*pair), scales, strict=True)])
     because = f"16-bit multiplier, off by {off:.2g} at most, and one rounding"
     if meaning.rounding_mode == RoundingMode.DOUBLE_ROUND:
         because += ", which DOUBLE_ROUND became"
-    return Form(None, *pair, RoundingMode.SINGLE_ROUND, WithinLsb(_up(Fraction(bound)), because))
+    return Form(None, *pair, RoundingMode.SINGLE_ROUND, WithinLsb(_up(bound), because))
 
 
 def two_steps(meaning: Meaning, target: str) -> Form | Refusal:
@@ -153,39 +156,44 @@ def two_steps(meaning: Meaning, target: str) -> Form | Refusal:
         return Refusal(f"the second of two steps is not proved to be in range: {reason}")
     double = meaning.rounding_mode == RoundingMode.DOUBLE_ROUND
     mode = RoundingMode.DOUBLE_ROUND if double else RoundingMode.SINGLE_ROUND
-    scales = [scale * 2**j for scale in meaning.scales]
+    scales = meaning.scales_after(j)
     last = _error_bound(scales, *pair, meaning.relevant, double_round=double)
-    bound = Fraction(last) + (max(scales) / 2 if j else 0)
+    bound = Fraction(last) + max([Fraction(p, 2 * q) for p, q in scales]) if j else last
     because = f"accumulator rounded to multiples of 2^{j}, then one rounding" if j else "one rounding"
     return Form(j, *pair, mode, WithinLsb(_up(bound), because))
 
 
 def _error_bound(
-    scales: Sequence[Fraction], multiplier: Numbers, shift: Numbers, relevant: Sequence[int], double_round: bool = False
+    scales: Sequence[tuple[int, int]],
+    multiplier: Numbers,
+    shift: Numbers,
+    relevant: Sequence[int],
+    double_round: bool = False,
 ) -> float:
     """How far a RESCALE can be from its scales, over all of them; see :func:`pair_error_bound`."""
     pairs = zip(scales, columns(multiplier, shift), relevant, strict=True)
-    return max(pair_error_bound(scale, m, s, v, double_round=double_round) for scale, (m, s), v in pairs)
+    return max([pair_error_bound(*scale, m, s, v, double_round=double_round) for scale, (m, s), v in pairs])
 
 
 def _nearest(meaning: Meaning, width: int, pre_shift: int) -> tuple[Numbers, Numbers] | Refusal:
     """Legal pairs for the scales times 2**pre_shift; a pair that is legal as it stands keeps its multiplier."""
-    shift = meaning.shift - pre_shift
-    legal = [m < 1 << (width - 1) and MIN_SHIFT <= s <= MAX_SHIFT for m, s in columns(meaning.multiplier, shift)]
-    if all(legal):
-        return meaning.multiplier, shift
-    scales = [scale * 2**pre_shift for scale in meaning.scales]
-    if min(scales) < Fraction(1, 1 << (MAX_SHIFT + 1)):
-        return Refusal(f"the scale {float(min(scales)):.3g} underflows: its multiplier would be 0")
+    multiplier, shift = meaning.multiplier, meaning.shift - pre_shift
+    limit = 1 << (width - 1)
+    if most(multiplier) < limit and least(shift) >= MIN_SHIFT and most(shift) <= MAX_SHIFT:
+        return multiplier, shift
+    scales = meaning.scales_after(pre_shift)
+    if any([p << (MAX_SHIFT + 1) < q for p, q in scales]):
+        smallest = min([p / q for p, q in scales])
+        return Refusal(f"the scale {smallest:.3g} underflows: its multiplier would be 0")
     try:
-        nearest = multiplier_and_shift(scales, width)
+        multipliers, shifts = closest_pairs(scales, width)
     except InvalidArgument as error:
         return Refusal(str(error))
-    return (
-        of_array(np.where(legal, meaning.multiplier, nearest.multiplier)),
-        of_array(np.where(legal, shift, nearest.shift)),
-    )
+    for channel, (m, s) in enumerate(columns(multiplier, shift)):
+        if m < limit and MIN_SHIFT <= s <= MAX_SHIFT:
+            multipliers[channel], shifts[channel] = m, s
+    return of_list(multipliers), of_list(shifts)
 
 
-def _up(bound: Fraction) -> float:
+def _up(bound: float | Fraction) -> float:
     return math.ceil(bound * _BOUND_STEPS) / _BOUND_STEPS

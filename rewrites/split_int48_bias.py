@@ -15,7 +15,6 @@ ceil(|p - q|) and clipping moves no two numbers apart, results differ by at most
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from rewrites._accumulator import (
     rescale_again,
     why_not_shifted,
 )
-from rewrites._channels import Numbers, columns, extent, farthest, least, most, numbers, rounded
+from rewrites._channels import Numbers, columns, extent, farthest, largest_ratio, least, most, numbers, rounded
 from rewrites._when import ForSmallEthosU
 from tosakit.engine.contract import PER_MATCH, Contract, Exact, WithinLsb
 from tosakit.engine.pattern import Capture, Match
@@ -88,10 +87,8 @@ def precondition(match: Match, context: Context) -> Plan | Refusal | None:
 
 
 def _bound(readers: Readers, slack: Numbers, j: Numbers) -> WithinLsb:
-    worst = max(
-        Fraction(m * e, 1 << s)
-        for reader in readers.rescales
-        for m, s, e in columns(reader.multiplier, reader.shift, slack)
+    worst = largest_ratio(
+        (m * e, s) for reader in readers.rescales for m, s, e in columns(reader.multiplier, reader.shift, slack)
     )
     because = (
         f"accumulator and bias rounded to multiples of 2^{most(j)} or less, "

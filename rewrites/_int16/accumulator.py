@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import cycle, islice
 from math import floor
 
 import numpy as np
@@ -96,9 +97,10 @@ def convolution(op: AnyOp, context: Context) -> Plan | None:
             codes, lost = _on_scale(bias, codes, unit)
     interval = context.intervals.without_bias(op)
     held = _plus(interval.low, interval.high, codes, lost)
-    centred = weight.values().astype(np.int64) - zero
+    weights = weight.values()
 
     def integers(values: _Values) -> Array:
+        centred = weights.astype(np.int64) - zero
         return np.asarray(convolve(attrs, given(values, x), centred, out.shape) + codes)
 
     operands = (
@@ -298,16 +300,11 @@ def _on_scale(bias: Tensor, codes: Array, unit: Sequence[Fraction]) -> tuple[Arr
 
 def _plus(low: object, high: object, codes: Array, lost: Sequence[Fraction]) -> tuple[Held, ...]:
     """What the accumulator holds with its bias."""
-    lows, highs = np.asarray(low).reshape(-1).tolist(), np.asarray(high).reshape(-1).tolist()
-    count = max(len(lows), codes.size, len(lost))
-    return tuple(
-        Held(
-            lows[c % len(lows)] + int(codes[c % codes.size]),
-            highs[c % len(highs)] + int(codes[c % codes.size]),
-            abs(lost[c % len(lost)]),
-        )
-        for c in range(count)
-    )
+    lows, highs, addends = (np.asarray(values).reshape(-1).tolist() for values in (low, high, codes))
+    errors = [abs(error) for error in lost]
+    count = max(len(lows), len(addends), len(errors))
+    by_channel = islice(zip(*map(cycle, (lows, highs, addends, errors)), strict=False), count)
+    return tuple([Held(at_least + code, at_most + code, error) for at_least, at_most, code, error in by_channel])
 
 
 def _sizes(tensor: Tensor, count: int) -> tuple[int, ...]:

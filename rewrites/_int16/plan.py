@@ -31,6 +31,8 @@ class Constant:
 
     def build(self, builder: Builder) -> Tensor:
         """Add the constant to the builder."""
+        if self.values.size == 1:
+            return builder.number(self.values.item(), self.dtype, self.values.ndim, self.name)
         return builder.const(self.values, self.dtype, self.name)
 
 

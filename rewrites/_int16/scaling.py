@@ -7,19 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil
-
-import numpy as np
 
 from tosakit.errors import InvalidArgument, Unsupported
 from tosakit.ir.build import Builder
 from tosakit.ir.enums import DType
 from tosakit.ir.graph import Tensor
 from tosakit.ir.types import INTEGER_RANGES
-from tosakit.numerics import multiplier_and_shift
 from tosakit.numerics.rescale import required_limits
-
-_HALF = Fraction(1, 2)
+from tosakit.numerics.scale import closest_pairs
 
 
 @dataclass(frozen=True)
@@ -84,11 +79,11 @@ def _found(
     reasons = []
     for width in widths:
         try:
-            multiplier, shift, _ = multiplier_and_shift(np.array(scales, np.object_), width)
+            multiplier, shift = closest_pairs([scale.as_integer_ratio() for scale in scales], width)
         except InvalidArgument:
             reasons.append(f"a {width}-bit multiplier cannot hold the scale {float(max(scales)):.6g}")
             continue
-        scaling = Scaling(tuple(multiplier.tolist()), tuple(shift.tolist()), width == 32, dtype, output_zp)
+        scaling = Scaling(tuple(multiplier), tuple(shift), width == 32, dtype, output_zp)
         try:
             return scaling, after_scaling(scaling, scales, held, whole=whole)
         except Unsupported as error:
@@ -118,15 +113,22 @@ def after_scaling(
                 f"values from {values.low} to {values.high} are outside [{first}, {last}], which RESCALE "
                 f"({multiplier}, {shift}) takes"
             )
-        saturating = min(values.magnitude, ceil(reach / scale))
-        effective = Fraction(multiplier, 1 << shift)
-        error = values.error * scale + saturating * abs(effective - scale)
-        vanishes = error < _HALF and (whole or (scale.denominator == 1 and values.error == 0))
-        if effective.denominator > 1:
-            error = Fraction(0) if vanishes else error + _HALF
+        numerator, denominator = _carried(values, scale, multiplier, shift, reach)
+        if multiplier % (1 << shift):
+            vanishes = 2 * numerator < denominator and (whole or (scale.denominator == 1 and values.error == 0))
+            numerator, denominator = (0, 1) if vanishes else (2 * numerator + denominator, 2 * denominator)
         ends = [
             ((value * multiplier + (1 << (shift - 1))) >> shift) + scaling.output_zp
             for value in (values.low, values.high)
         ]
-        results.append(Held(min(max(ends[0], bottom), top), min(max(ends[1], bottom), top), error))
+        low, high = (min(max(end, bottom), top) for end in ends)
+        results.append(Held(low, high, Fraction(numerator, denominator)))
     return tuple(results)
+
+
+def _carried(values: Held, scale: Fraction, multiplier: int, shift: int, reach: int) -> tuple[int, int]:
+    """Numerator and denominator of ``error*R + |V|*|r - R|`` of :func:`after_scaling`."""
+    (error, parts), (over, under) = values.error.as_integer_ratio(), scale.as_integer_ratio()
+    saturating = min(values.magnitude, -(-reach * under // over))
+    apart = saturating * abs(multiplier * under - (over << shift))
+    return (error * over << shift) + apart * parts, parts * under << shift

@@ -62,7 +62,8 @@ def old_scales(op: AnyOp) -> list[Fraction]:
 
 def pairs_for(scales: Sequence[Fraction], width: int) -> Pairs:
     """The closest legal multiplier and shift of each scale; 0 gives (0, 62). Raises InvalidArgument above the range."""
-    pairs = [closest_pair(scale, width) if scale.numerator > 0 else (0, MAX_SHIFT) for scale in scales]
+    ratios = [scale.as_integer_ratio() for scale in scales]
+    pairs = [closest_pair(p, q, width) if p > 0 else (0, MAX_SHIFT) for p, q in ratios]
     return [multiplier for multiplier, _ in pairs], [shift for _, shift in pairs]
 
 

@@ -1,6 +1,7 @@
 """multiplier_and_shift against brute force, the cases of public bug reports, and exact rational arithmetic."""
 
 import math
+import re
 import warnings
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ from tosakit.numerics import (
     multiplier_and_shift,
     scale_error,
 )
+from tosakit.numerics.scale import closest_pair, closest_pairs
 
 BITS = {16: 15, 32: 31}
 WIDTHS = pytest.mark.parametrize("width", [16, 32])
@@ -227,6 +229,28 @@ def test_an_array_gives_what_each_scale_gives(width, scales):
     together = quietly(scales, width)
     for i, scale in enumerate(scales):
         assert tuple(field[i] for field in together) == quietly(scale, width)
+
+
+@WIDTHS
+@given(
+    st.lists(st.tuples(st.integers(1, 1 << 31), st.integers(0, 70)), min_size=1, max_size=8),
+    st.integers(1, 100),
+)
+def test_fractions_by_channel_give_what_each_scale_gives(width, scales, common):
+    fractions = [(over * common, common << shift) for over, shift in scales]
+    exact = [Fraction(*fraction) for fraction in fractions]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ScaleUnderflowWarning)
+        try:
+            wanted = multiplier_and_shift(exact, width)
+        except InvalidArgument as error:
+            with pytest.raises(InvalidArgument, match=f"^{re.escape(str(error))}$"):
+                closest_pairs(fractions, width)
+            return
+        multipliers, shifts = closest_pairs(fractions, width)
+        assert len({(str(warning.message), warning.filename) for warning in warned}) == len(warned) / 2
+        assert (multipliers, shifts) == (wanted.multiplier.tolist(), wanted.shift.tolist())
+        assert [closest_pair(*one, width) for one in fractions] == list(zip(multipliers, shifts, strict=True))
 
 
 def test_shapes_and_dtypes():

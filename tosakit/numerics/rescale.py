@@ -7,7 +7,6 @@ bits and the multiplier 15, in S32 they have 32 and 31, so products stay below `
 
 import math
 from enum import Enum
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -185,16 +184,18 @@ def rescale_error_bound(
         (column if column.shape == shape else np.broadcast_to(column, shape)).ravel().tolist()
         for column in (exact, m, s, bounds)
     )
-    limits = [pair_error_bound(*column, double_round=double_round) for column in zip(*columns, strict=True)]
+    limits = [
+        pair_error_bound(*scale.as_integer_ratio(), *column, double_round=double_round)
+        for scale, *column in zip(*columns, strict=True)
+    ]
     return np.array(limits, np.float64).reshape(shape)
 
 
 def pair_error_bound(
-    scale: Fraction, multiplier: int, shift: int, max_abs_value: int, *, double_round: bool = False
+    numerator: int, denominator: int, multiplier: int, shift: int, max_abs_value: int, *, double_round: bool = False
 ) -> float:
     """The answer of :func:`rescale_error_bound` for one pair and a positive scale; nothing is checked."""
-    # over the common denominator q * 2**(shift+1) of a scale p / q, with integers, which are quicker than Fractions
-    numerator, denominator = scale.as_integer_ratio()
+    # over the common denominator of scale and pair, with integers, which are quicker than Fractions
     limit = 2 * max_abs_value * abs(multiplier * denominator - (numerator << shift)) + (denominator << shift)
     if double_round and shift > 31:
         limit += denominator << 31

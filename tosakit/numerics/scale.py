@@ -6,7 +6,7 @@ TOSA 1.0 gives RESCALE a 15-bit multiplier (``scale32`` false, here ``width`` 16
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tosakit.errors import InvalidArgument
-from tosakit.numerics._interval import greater, lesser
 
 MIN_SHIFT = 2
 MAX_SHIFT = 62
@@ -23,6 +22,7 @@ MAX_SHIFT = 62
 _MULTIPLIER_BITS = {16: 15, 32: 31}
 _MANTISSA_BITS = 62
 
+_Pick: TypeAlias = Callable[[Any, Any], Any]
 ScaleLike: TypeAlias = ArrayLike | Fraction | Sequence[Fraction]
 
 
@@ -72,34 +72,46 @@ def multiplier_and_shift(scale: ScaleLike, width: int) -> MultiplierShift:
     bits = _multiplier_bits(width)
     scales = _as_array(scale)
     mantissa, exponent = _normalise(scales)
-    multiplier, shift, dropped = _closest(mantissa, exponent, bits)
-    if np.any(shift < MIN_SHIFT):
-        raise _too_large(_first(scales, shift < MIN_SHIFT), width)
-    if np.any(multiplier == 0):
-        warnings.warn(
-            f"{_first(scales, multiplier == 0)} underflows: its RESCALE multiplier rounds to 0 at the largest shift "
-            f"({MAX_SHIFT}), so the result is always the output zero point",
-            ScaleUnderflowWarning,
-            stacklevel=2,
-        )
+    multiplier, shift, dropped = _closest(mantissa, exponent, bits, np.minimum, np.maximum)
+    _check(scales, multiplier, shift, width)
     relative_error = np.abs((multiplier << dropped) - mantissa) / mantissa
     return MultiplierShift(
         np.asarray(multiplier, np.int32), np.asarray(shift, np.int8), np.asarray(relative_error, np.float64)
     )
 
 
-def closest_pair(scale: Fraction, width: int) -> tuple[int, int]:
+def closest_pair(numerator: int, denominator: int, width: int) -> tuple[int, int]:
     """The multiplier and shift that :func:`multiplier_and_shift` finds for one scale, a positive one, without arrays.
 
-    Says nothing of a scale that underflows.
+    The fraction need not be in lowest terms. Says nothing of a scale that underflows.
 
     Raises:
         InvalidArgument: the scale is too large, or ``width`` is neither 16 nor 32.
     """
-    multiplier, shift, _ = _closest(*_normalise_exact(scale), _multiplier_bits(width))
+    multiplier, shift, _ = _closest(*_normalise_exact(numerator, denominator), _multiplier_bits(width), min, max)
     if shift < MIN_SHIFT:
-        raise _too_large(f"scale {scale}", width)
+        raise _too_large(f"scale {Fraction(numerator, denominator)}", width)
     return multiplier, shift
+
+
+def closest_pairs(scales: Sequence[tuple[int, int]], width: int) -> tuple[list[int], list[int]]:
+    """The multipliers and shifts that :func:`multiplier_and_shift` finds for scales given as fractions, by channel.
+
+    The scales are positive; the fractions need not be in lowest terms.
+
+    Raises:
+        InvalidArgument: a scale is too large, or ``width`` is neither 16 nor 32.
+
+    Warns:
+        ScaleUnderflowWarning: as :func:`multiplier_and_shift`.
+    """
+    bits = _multiplier_bits(width)
+    found = [_closest(*_normalise_exact(*scale), bits, min, max) for scale in scales]
+    multipliers, shifts = [multiplier for multiplier, _, _ in found], [shift for _, shift, _ in found]
+    if min(shifts) < MIN_SHIFT or min(multipliers) == 0:
+        exact = np.array([Fraction(*scale) for scale in scales], np.object_)
+        _check(exact, np.array(multipliers), np.array(shifts), width)
+    return multipliers, shifts
 
 
 def max_scale(width: int) -> float:
@@ -203,7 +215,7 @@ def _multiplier_bits(width: int) -> int:
     return _MULTIPLIER_BITS[width]
 
 
-def _closest(mantissa: Any, exponent: Any, bits: int) -> tuple[Any, Any, Any]:
+def _closest(mantissa: Any, exponent: Any, bits: int, lesser: _Pick, greater: _Pick) -> tuple[Any, Any, Any]:
     """Multipliers, shifts, and how many bits of the mantissas were dropped: integers or arrays of them."""
     full_shift = bits - exponent  # of a multiplier with all its bits: 2**(bits-1) <= multiplier < 2**bits
     # One rounding only, from the mantissa straight to the bits that remain. From 63 dropped bits on, nothing does.
@@ -211,6 +223,19 @@ def _closest(mantissa: Any, exponent: Any, bits: int) -> tuple[Any, Any, Any]:
     multiplier = (mantissa + (1 << (dropped - 1))) >> dropped
     carry = multiplier >> bits  # 1 where rounding reached 2**bits, one more than the constant can hold
     return multiplier >> carry, lesser(full_shift - carry, MAX_SHIFT), dropped + carry
+
+
+def _check(scales: NDArray[np.generic], multiplier: NDArray[Any], shift: NDArray[Any], width: int) -> None:
+    """Raise for a scale that is too large, and warn of one that underflows, on behalf of a caller's caller."""
+    if np.any(shift < MIN_SHIFT):
+        raise _too_large(_first(scales, shift < MIN_SHIFT), width)
+    if np.any(multiplier == 0):
+        warnings.warn(
+            f"{_first(scales, multiplier == 0)} underflows: its RESCALE multiplier rounds to 0 at the largest shift "
+            f"({MAX_SHIFT}), so the result is always the output zero point",
+            ScaleUnderflowWarning,
+            stacklevel=3,
+        )
 
 
 def _too_large(scale: str, width: int) -> InvalidArgument:
@@ -241,13 +266,12 @@ def _normalise(scales: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[
         _require_positive(scales, ~(np.isfinite(values) & (values > 0)))
         fraction, exponent = np.frexp(values)
         return np.ldexp(fraction, _MANTISSA_BITS).astype(np.int64), np.asarray(exponent, np.int64)
-    pairs = [_normalise_exact(value) for value in exact_scales(scales).ravel().tolist()]
+    pairs = [_normalise_exact(*value.as_integer_ratio()) for value in exact_scales(scales).ravel().tolist()]
     mantissas, exponents = (np.array([pair[i] for pair in pairs], np.int64).reshape(scales.shape) for i in (0, 1))
     return mantissas, exponents
 
 
-def _normalise_exact(scale: Fraction) -> tuple[int, int]:
-    numerator, denominator = scale.as_integer_ratio()
+def _normalise_exact(numerator: int, denominator: int) -> tuple[int, int]:
     exponent = numerator.bit_length() - denominator.bit_length()
     if numerator << max(-exponent, 0) >= denominator << max(exponent, 0):
         exponent += 1
