@@ -355,8 +355,9 @@ class _RuleSetRun:
         self.result.events.append(event)
         if self.trace is not None:
             self.trace(event)
-        generation = self.generation.get(root, 0) + 1
-        self.generation.update(dict.fromkeys((root, *replacement.ops), generation))
+        generation = self.generation[root] = self.generation.get(root, 0) + 1
+        for op in replacement.ops:
+            self.generation[op] = generation
         if generation <= GENERATIONS:
             self.budget += REWRITES_PER_OPERATOR * len(replacement.ops)
         return self._touched(replacement)

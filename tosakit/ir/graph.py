@@ -10,7 +10,7 @@ output" is nothing but "is used by exit".
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -168,7 +168,8 @@ class Graph(_Base):
             if (tensor._users or tensor._producer not in (None, op)) and not tensor._extras.variable:
                 raise InvalidArgument(f"result {tensor!r} of {op.name} is in use already")
         for tensor in op._outputs:
-            self._declare(tensor)
+            if tensors.setdefault(tensor._name, tensor) is not tensor:
+                self._declare(tensor)
             if not tensor._extras.variable:
                 tensor._producer = op
         op._id = self._next_id
@@ -241,7 +242,7 @@ class Graph(_Base):
         self._in_order &= _place(tensor) < op._position
         self._sorted = None
 
-    def replace_uses(self, old: Tensor, new: Tensor, *, keep: Iterable[AnyOp] = ()) -> None:
+    def replace_uses(self, old: Tensor, new: Tensor, *, keep: Container[AnyOp] = ()) -> None:
         """Let every reader of ``old``, except the operators in ``keep``, read ``new`` instead. O(readers).
 
         The block's output list counts as a reader; use :meth:`splice` to keep output names too. Raises InvalidArgument
@@ -252,10 +253,9 @@ class Graph(_Base):
         if (old._dtype, old._shape) != (new._dtype, new._shape):
             raise InvalidArgument(f"{new!r} cannot stand for {old!r}: dtype or shape differ")
         self._require_own(old, new)
-        kept = dict.fromkeys(keep)
         place = _place(new)
         for user in old.users:
-            if user not in kept:
+            if user not in keep:
                 self._in_order &= place < user._position
                 user._inputs = _replaced(user._inputs, old, new)
                 old._drop_user(user)
@@ -269,15 +269,13 @@ class Graph(_Base):
         becomes an output is renamed too, and where its own name is part of the block's interface, or it stands for two
         outputs, an IDENTITY gives the output its name. Returns the erased operators.
         """
-        for op in new_ops:
-            self.add_op(op, like=at)
-        made: dict[Tensor, None] = {tensor: None for op in new_ops for tensor in op._outputs}
+        added = dict.fromkeys([self.add_op(op, like=at) for op in new_ops])
         named: dict[Tensor, None] = {}
         for old, new in values.items():
             if old is new:
                 continue
             needs_name = old._is_used_by(self.exit)
-            can_rename = new not in named and (new in made or (needs_name and self._is_internal(new)))
+            can_rename = new not in named and (new._producer in added or (needs_name and self._is_internal(new)))
             if needs_name and not can_rename:
                 alias = Tensor(old._name, new._dtype, new._shape, quantization=old._quantization)
                 identity = self.add_op(Op(ops.Identity(), (new,), (alias,), location=at.location), like=at)
@@ -285,7 +283,7 @@ class Graph(_Base):
                     if tensor is old:
                         self.set_operand(self.exit, slot, alias)
                 self.swap_names(old, identity.output)
-            self.replace_uses(old, new, keep=new_ops)
+            self.replace_uses(old, new, keep=added)
             if can_rename:
                 named[new] = None
                 self.swap_names(old, new)
