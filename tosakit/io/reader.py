@@ -154,9 +154,8 @@ class _TensorTable:
         self.blocks = blocks
         self.tables: list[dict[str, Tensor]] = [{} for _ in blocks]
         self._tensors: list[Tensor] = []
-        self._column: Objects = np.empty(0, object)  # the same tensors
         self._keys: list[Ints] = []
-        self._index: tuple[Ints, Ints] | None = None
+        self._index: tuple[Ints, Objects] | None = None
         self._names_are_shared = True
 
     def declare(self, owners: Ints, tables: Tables, read: "Callable[[Tables, list[str]], list[Tensor]]") -> None:
@@ -195,14 +194,13 @@ class _TensorTable:
             if self._index is None:
                 keys = np.concatenate(self._keys)
                 order = np.argsort(keys, kind="stable")
-                self._index = keys[order], order
-                self._column = np.fromiter(self._tensors, object, len(order))
-            keys, numbers = self._index
+                self._index = keys[order], np.fromiter(self._tensors, object, len(order))[order]
+            keys, tensors = self._index
             wanted = self._key(blocks, strings)
             places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             known = keys[places] == wanted
             if known.all():
-                found: Objects = self._column[numbers[places]]
+                found: Objects = tensors[places]
                 return found
             if not known.any():  # this file writes a name wherever it is used, so do not look again
                 self._names_are_shared = False

@@ -128,7 +128,7 @@ class _Pool(Generic[T]):
 
 def _addresses(objects: Iterable[Any], size: int) -> Ints:
     """The ``id`` of each object: the pointers that an array of objects consists of."""
-    found: Ints = np.frombuffer(np.fromiter(objects, object, size), np.int64)
+    found: Ints = np.frombuffer(np.fromiter(objects, object, size), np.intp)
     return found
 
 
