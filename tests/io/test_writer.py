@@ -120,6 +120,23 @@ def test_the_same_program_gives_the_same_bytes() -> None:
         assert dumps(first) == dumps(second) == dumps(first.clone())
 
 
+def test_the_bytes_do_not_depend_on_when_an_undeclared_name_is_met() -> None:
+    """Sorting operators that stood in an illegal order changes which undeclared name the next reader meets first."""
+    graph = Graph("main")
+    x, y, z = (Tensor(name, DType.INT32, (2,)) for name in "xyz")
+    lost = [Tensor(name, DType.UNKNOWN, None, table="undeclared") for name in ("a", "b")]
+    for tensor in (x, *lost):
+        graph.add_tensor(tensor)
+    graph.set_inputs([x])
+    first, second = (graph.add_op(Op(ops.Add(), pair, (r,))) for pair, r in (((x, lost[0]), y), ((y, lost[1]), z)))
+    graph.set_outputs([z])
+    _ = graph.ops
+    graph._sorted = (second, first)
+    program = load(dumps(Program([Region("main", [graph])])))
+    assert program.notes == ['block "main": operators stood in an illegal order and were sorted']
+    assert dumps(load(dumps(program))) == dumps(program)
+
+
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_a_string_is_written_once(blocks: int) -> None:
     """Whether tensors of two blocks, a state cell and a shape, a place in the source, or a region are called so."""

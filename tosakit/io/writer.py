@@ -12,6 +12,7 @@ and constants are numbered; then :mod:`tosakit.io.assembler` lays everything out
 import os
 from collections.abc import Iterable, Iterator, KeysView, Sequence
 from itertools import chain, compress, count
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -229,8 +230,9 @@ class _Writer:
         self.named: list[tuple[Ints, Ints]] = []  # addresses of tensors, numbers of their names
         self.tensors = self._take_tensors()
         self.shapes = self._take_shapes()
-        undeclared = tensor_columns(self.blocks, "undeclared")
-        self._name(undeclared.tensors, undeclared.names)
+        # in an order of their own: a reader meets them as operators use them, which may be another order next time
+        undeclared = sorted(tensor_columns(self.blocks, "undeclared").tensors, key=attrgetter("name"))
+        self._name(undeclared, [tensor.name for tensor in undeclared])
         self._take_operators()
         self.attribute_tables = self._take_attributes()
         self.location_texts = self.strings.add(self.locations.values)
