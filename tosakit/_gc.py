@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-LIMIT: Final = 2_000_000
-"""Objects made in paused blocks until a full collection is due: dropped programs, which are cycles, wait so long."""
+LIMIT: Final = 1_000_000
+"""Objects made in paused blocks until a full collection is due: dropped programs, which are cycles, wait so long.
+
+Of small programs these take some 130 MiB; one of 96,000 operators is half of them."""
 
 
 class _Debt:
