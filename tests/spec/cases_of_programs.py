@@ -27,7 +27,7 @@ from tosakit.ir import ops
 from tosakit.ir.enums import DType, RoundingMode
 from tosakit.ir.graph import Op, Tensor, TensorExtras
 from tosakit.ir.operator import Foreign
-from tosakit.ir.program import Program, Region, Version
+from tosakit.ir.program import Program, Version
 from tosakit.ir.types import encode
 from tosakit.spec.target import Target
 
@@ -197,21 +197,18 @@ def _(n: Net, broken: bool) -> None:
 def _(n: Net, broken: bool) -> None:
     branch(n.main)
     if broken:
-        n.program = lambda: Program([Region("main")])  # type: ignore[method-assign]
+        n.change = lambda program: program.regions[0].blocks.clear()
 
 
 @case("DuplicateRegion")
 def _(n: Net, broken: bool) -> None:
     branch(n.main)
     branch(n.region("other"))
-    build = n.program
 
-    def program() -> Program:
-        made = build()
-        made.regions[1].name = "main" if broken else "other"
-        return made
+    def change(program: Program) -> None:
+        program.regions[1].name = "main" if broken else "other"
 
-    n.program = program  # type: ignore[method-assign]
+    n.change = change
 
 
 @case("Cycle")
@@ -324,14 +321,11 @@ def _(n: Net, broken: bool) -> None:
 @case("DraftFlagMissing")
 def _(n: Net, broken: bool) -> None:
     branch(n.main)
-    build = n.program
 
-    def program() -> Program:
-        made = build()
-        made.version = Version(1, 1, 0, not broken)
-        return made
+    def change(program: Program) -> None:
+        program.version = Version(1, 1, 0, not broken)
 
-    n.program = program  # type: ignore[method-assign]
+    n.change = change
 
 
 # -------------------------------------------------------------------- levels
@@ -407,15 +401,8 @@ def _(n: Net, broken: bool) -> None:
 def _(n: Net, broken: bool) -> None:
     branch(n.main)
     branch(n.region("other"))
-    build = n.program
-
-    def program() -> Program:
-        made = build()
-        if broken:
-            made.regions[1].blocks.append(made.regions[1].blocks[0].clone())
-        return made
-
-    n.program = program  # type: ignore[method-assign]
+    if broken:
+        n.change = lambda program: program.regions[1].blocks.append(program.regions[1].blocks[0].clone())
 
 
 # -------------------------------------------------------------------- what values can be

@@ -80,6 +80,8 @@ class Net:
     main: Block
     regions: dict[str, Block]
     minor: int = 0
+    change: Callable[[Program], None] | None = None
+    """What to do to the finished program, where blocks cannot say it."""
 
     def region(self, name: str) -> Block:
         """Another region with one block."""
@@ -87,9 +89,12 @@ class Net:
         return self.regions[name]
 
     def program(self) -> Program:
-        """The finished program."""
+        """The finished program, changed as ``change`` says."""
         regions = [Region(name, [block.finish()]) for name, block in {"main": self.main, **self.regions}.items()]
-        return Program(regions, Version(1, self.minor, 0, self.minor == 1))
+        program = Program(regions, Version(1, self.minor, 0, self.minor == 1))
+        if self.change is not None:
+            self.change(program)
+        return program
 
 
 Build = Callable[[Net, bool], None]
